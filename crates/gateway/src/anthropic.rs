@@ -1,0 +1,577 @@
+//! Every wire format of Anthropic's that we read or write: rate-limit headers, error bodies, the usage answer, the
+//! OAuth beta value, our own answer in the native shape. Pure; nothing else knows these names.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use pool::{Family, Outcome, Rejection, Utilization, Window, WindowKind};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The header that lists the client's beta features.
+pub const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+/// The beta value that names the scheme of an OAuth bearer; without it Anthropic refuses the token.
+pub const OAUTH_BETA: &str = "oauth-2025-04-20";
+/// Where a seat's usage is asked for.
+pub const USAGE_PATH: &str = "/api/oauth/usage";
+/// The header by which Claude Code decides whether to retry.
+pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+
+const PREFIX: &str = "anthropic-ratelimit-unified-";
+/// The family behind `7d_oi` and `seven_day_overage_included`.
+const OVERAGE_INCLUDED: &str = "fable";
+
+/// Whether a limit lets requests through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Allowed,
+    Rejected,
+}
+
+/// What the headers of an answer say about the seat's limits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Limits {
+    overall: Option<Verdict>,
+    windows: Vec<HeaderWindow>,
+    claim: Option<WindowKind>,
+    resets_at: Option<Timestamp>,
+    retry_after: Option<SignedDuration>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct HeaderWindow {
+    kind: WindowKind,
+    used: Option<Utilization>,
+    resets_at: Option<Timestamp>,
+    verdict: Option<Verdict>,
+}
+
+impl Limits {
+    /// The limits that `headers` name. What is missing or odd is left out.
+    pub fn read(headers: &HeaderMap) -> Self {
+        let mut limits = Self {
+            retry_after: text(headers, header::RETRY_AFTER.as_str())
+                .and_then(|seconds| seconds.parse::<u32>().ok())
+                .filter(|&seconds| seconds > 0)
+                .map(|seconds| SignedDuration::from_secs(seconds.into())),
+            ..Self::default()
+        };
+        for (name, value) in headers {
+            let Some(field) = name.as_str().strip_prefix(PREFIX) else { continue };
+            let Ok(value) = value.to_str() else { continue };
+            match field {
+                "status" => limits.overall = verdict(value),
+                "reset" => limits.resets_at = epoch(value),
+                "representative-claim" => limits.claim = claimed(value),
+                _ => limits.read_window(field, value),
+            }
+        }
+        limits
+    }
+
+    fn read_window(&mut self, field: &str, value: &str) {
+        let Some((label, what)) = field.rsplit_once('-') else { return };
+        let Some(kind) = labelled(label) else { return };
+        let index = match self.windows.iter().position(|window| window.kind == kind) {
+            Some(index) => index,
+            None => {
+                self.windows.push(HeaderWindow {
+                    kind,
+                    used: None,
+                    resets_at: None,
+                    verdict: None,
+                });
+                self.windows.len() - 1
+            }
+        };
+        let window = &mut self.windows[index];
+        match what {
+            "utilization" => window.used = value.parse().ok().and_then(Utilization::from_fraction),
+            "reset" => window.resets_at = epoch(value),
+            "status" => window.verdict = verdict(value),
+            _ => {}
+        }
+    }
+
+    /// The windows whose use was told, as seen at `now`.
+    pub fn readings(&self, now: Timestamp) -> Vec<(WindowKind, Window)> {
+        let told = |window: &HeaderWindow| {
+            let used = match (window.used, window.verdict) {
+                (used, Some(Verdict::Rejected)) => used.max(Some(Utilization::FULL)),
+                (used, _) => used,
+            }?;
+            let seen = Window {
+                used,
+                resets_at: window.resets_at,
+                observed_at: now,
+            };
+            Some((window.kind.clone(), seen))
+        };
+        self.windows.iter().filter_map(told).collect()
+    }
+
+    /// Whether the answer was within every limit; an answer without limits says nothing, so it is not.
+    pub fn allowed(&self) -> bool {
+        self.overall == Some(Verdict::Allowed)
+    }
+
+    /// What was rejected; `None` if the answer names no limit at all.
+    ///
+    /// A window's own status counts; without one the claim of an answer that was rejected as a whole; without
+    /// either the answer as a whole.
+    pub fn rejection(&self) -> Option<Rejection> {
+        let rejected = self.windows.iter().filter(|window| window.verdict == Some(Verdict::Rejected));
+        let mut windows: Vec<_> = rejected.map(|window| (window.kind.clone(), window.resets_at)).collect();
+        if windows.is_empty() {
+            if self.overall != Some(Verdict::Rejected) {
+                return None;
+            }
+            windows.extend(self.claim.clone().map(|kind| {
+                let own = self.windows.iter().find(|window| window.kind == kind);
+                (kind, own.and_then(|window| window.resets_at))
+            }));
+        }
+        Some(Rejection {
+            windows,
+            resets_at: self.resets_at,
+            retry_after: self.retry_after,
+        })
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn verdict(value: &str) -> Option<Verdict> {
+    match value {
+        "allowed" | "allowed_warning" => Some(Verdict::Allowed),
+        "rejected" => Some(Verdict::Rejected),
+        _ => None,
+    }
+}
+
+/// Seconds since the epoch; a value beyond the year 3000 is no such thing.
+fn epoch(value: &str) -> Option<Timestamp> {
+    let seconds: i64 = value.parse().ok()?;
+    (0..32_503_680_000)
+        .contains(&seconds)
+        .then(|| Timestamp::from_second(seconds).ok())
+        .flatten()
+}
+
+/// The window that a header's middle part names: `5h`, `7d`, `7d_oi`.
+fn labelled(label: &str) -> Option<WindowKind> {
+    match label {
+        "5h" => Some(WindowKind::FiveHour),
+        "7d" => Some(WindowKind::Weekly),
+        "7d_oi" => Some(WindowKind::Model(Family::new(OVERAGE_INCLUDED))),
+        _ => label.strip_prefix("7d_").map(|family| WindowKind::Model(Family::new(family))),
+    }
+}
+
+/// The window that a claim names: `five_hour`, `seven_day`, `seven_day_opus`.
+fn claimed(claim: &str) -> Option<WindowKind> {
+    match claim {
+        "five_hour" => Some(WindowKind::FiveHour),
+        "seven_day" => Some(WindowKind::Weekly),
+        "seven_day_overage_included" => Some(WindowKind::Model(Family::new(OVERAGE_INCLUDED))),
+        _ => claim
+            .strip_prefix("seven_day_")
+            .map(|family| WindowKind::Model(Family::new(family))),
+    }
+}
+
+/// The claim that names the window, as Claude Code knows it.
+fn claim(kind: &WindowKind) -> String {
+    match kind {
+        WindowKind::FiveHour => "five_hour".into(),
+        WindowKind::Weekly => "seven_day".into(),
+        WindowKind::Model(family) if family.name() == OVERAGE_INCLUDED => "seven_day_overage_included".into(),
+        WindowKind::Model(family) => format!("seven_day_{}", family.name()),
+    }
+}
+
+/// The headers of a native limit answer for the pool: rejected, which allowance, when it returns, in how many
+/// seconds (rounded up, never 0).
+pub fn rejected_headers(window: Option<&WindowKind>, until: Timestamp, now: Timestamp) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut put = |field: &str, value: &str| {
+        let name = HeaderName::try_from(format!("{PREFIX}{field}"));
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+            headers.insert(name, value);
+        }
+    };
+    put("status", "rejected");
+    put("representative-claim", &window.map_or_else(|| "five_hour".into(), claim));
+    put("reset", &seconds_up(until).to_string());
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds_until(until, now)));
+    headers
+}
+
+/// Whole seconds from `now` to `until`, rounded up, at least 1.
+pub fn seconds_until(until: Timestamp, now: Timestamp) -> u64 {
+    let wait = until.duration_since(now);
+    let up = wait.as_secs() + i64::from(wait.subsec_nanos() > 0);
+    u64::try_from(up).unwrap_or(0).max(1)
+}
+
+fn seconds_up(at: Timestamp) -> i64 {
+    at.as_second() + i64::from(at.subsec_nanosecond() > 0)
+}
+
+/// Adds the OAuth beta value unless it is there; every other value keeps its place.
+pub fn add_oauth_beta(headers: &mut HeaderMap) {
+    let named = headers.get_all(BETA).iter().any(|line| {
+        line.to_str()
+            .is_ok_and(|line| line.split(',').any(|value| value.trim() == OAUTH_BETA))
+    });
+    if named {
+        return;
+    }
+    let value = match headers.get(BETA) {
+        None => HeaderValue::from_static(OAUTH_BETA),
+        Some(first) => {
+            let mut joined = first.as_bytes().to_vec();
+            joined.extend_from_slice(b",");
+            joined.extend_from_slice(OAUTH_BETA.as_bytes());
+            HeaderValue::from_bytes(&joined).unwrap_or(HeaderValue::from_static(OAUTH_BETA))
+        }
+    };
+    // `insert` would drop further lines of the same name.
+    match headers.get_mut(BETA) {
+        Some(first) => *first = value,
+        None => {
+            headers.insert(BETA, value);
+        }
+    }
+}
+
+/// The error that a body tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErrorBody {
+    /// `rate_limit_error`, `authentication_error`, …
+    pub kind: String,
+    /// The sentence.
+    pub message: String,
+}
+
+impl ErrorBody {
+    /// The error in `body`; `None` if it is not Anthropic's error shape.
+    pub fn read(body: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Outer {
+            error: Inner,
+        }
+        #[derive(Deserialize)]
+        struct Inner {
+            #[serde(rename = "type")]
+            kind: String,
+            #[serde(default)]
+            message: String,
+        }
+        let Outer { error } = serde_json::from_slice(body).ok()?;
+        Some(Self {
+            kind: error.kind,
+            message: error.message,
+        })
+    }
+}
+
+/// Whether an answer's body decides what the answer means.
+pub fn wants_body(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED)
+}
+
+/// What an answer means, from its head and, where it was read, its error.
+pub fn judge(status: StatusCode, limits: &Limits, error: Option<&ErrorBody>) -> Outcome {
+    match status.as_u16() {
+        200..=399 => Outcome::Served,
+        401 if error.is_some_and(is_oauth_unsupported) => Outcome::OauthUnsupported,
+        401 => Outcome::Unauthorized,
+        429 => limits.rejection().map_or(Outcome::Throttled, Outcome::Limited),
+        _ => Outcome::PassedOn,
+    }
+}
+
+/// The answer to a request without the OAuth beta value; no seat is at fault.
+fn is_oauth_unsupported(error: &ErrorBody) -> bool {
+    error.message.to_lowercase().contains("oauth authentication is currently not supported")
+}
+
+/// What a stream's beginning says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Nothing yet but `message_start` and `ping`.
+    Undecided,
+    /// Content has begun, or something that is no error.
+    Content,
+    /// It opens with an error.
+    Error(ErrorBody),
+}
+
+/// Reads the beginning of an event stream.
+pub fn opening(stream: &[u8]) -> Opening {
+    let text = String::from_utf8_lossy(stream);
+    let text = text.replace("\r\n", "\n");
+    let mut blocks = text.split("\n\n").peekable();
+    while let Some(block) = blocks.next() {
+        if blocks.peek().is_none() {
+            break; // the last piece is not complete
+        }
+        let field = |name: &str| {
+            block
+                .lines()
+                .filter_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        match field("event").as_str() {
+            // A block without an event's name is a comment, or white space.
+            "" | "message_start" | "ping" => {}
+            "error" => return Opening::Error(ErrorBody::read(field("data").as_bytes()).unwrap_or_default()),
+            _ => return Opening::Content,
+        }
+    }
+    Opening::Undecided
+}
+
+/// What an error at the beginning of a stream means: the same as the status it stands for.
+pub fn judge_opening(error: &ErrorBody) -> Outcome {
+    match error.kind.as_str() {
+        "overloaded_error" => Outcome::Overloaded,
+        "rate_limit_error" => Outcome::Throttled,
+        "api_error" => Outcome::Faulty,
+        "authentication_error" => Outcome::Unauthorized,
+        _ => Outcome::PassedOn,
+    }
+}
+
+/// Why a usage answer could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the usage answer is not of the form we know")]
+pub struct UsageUnreadable(#[source] serde_json::Error);
+
+/// The windows of a usage answer, as seen at `now`. A window that is absent, null or odd is left out and spoils
+/// no other.
+///
+/// # Errors
+/// If it is not a JSON object.
+pub fn parse_usage(body: &[u8], now: Timestamp) -> Result<Vec<(WindowKind, Window)>, UsageUnreadable> {
+    let answer: serde_json::Map<String, Value> = serde_json::from_slice(body).map_err(UsageUnreadable)?;
+    let mut windows = Vec::new();
+    for (key, value) in &answer {
+        let kind = match key.as_str() {
+            "five_hour" | "seven_day" | "seven_day_opus" | "seven_day_sonnet" | "seven_day_overage_included" => claimed(key),
+            _ => None,
+        };
+        windows.extend(kind.zip(usage_window(value, "utilization", now)));
+    }
+    let limits = answer.get("limits").and_then(Value::as_array);
+    for limit in limits.into_iter().flatten() {
+        windows.extend(limit_kind(limit).zip(usage_window(limit, "percent", now)));
+    }
+    Ok(windows)
+}
+
+/// The window that an entry of `limits[]` is about. It is told by its kind; a scope that is not a model's is not ours.
+fn limit_kind(limit: &Value) -> Option<WindowKind> {
+    match limit.get("kind")?.as_str()? {
+        "session" => Some(WindowKind::FiveHour),
+        "weekly_all" => Some(WindowKind::Weekly),
+        "weekly_scoped" => {
+            let name = limit.pointer("/scope/model/display_name")?.as_str()?;
+            Some(WindowKind::Model(Family::new(name)))
+        }
+        _ => None,
+    }
+}
+
+fn usage_window(value: &Value, share: &str, now: Timestamp) -> Option<Window> {
+    Some(Window {
+        used: Utilization::from_percent(value.get(share)?.as_f64()?)?,
+        resets_at: match value.get("resets_at") {
+            None | Some(Value::Null) => None,
+            Some(reset) => Some(reset.as_str()?.parse().ok()?),
+        },
+        observed_at: now,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn headers(lines: &[(&str, &str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in lines {
+            map.append(HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        map
+    }
+
+    fn unified(lines: &[(&str, &str)]) -> Limits {
+        let lines: Vec<_> = lines.iter().map(|(field, value)| (format!("{PREFIX}{field}"), *value)).collect();
+        Limits::read(&headers(&lines.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>()))
+    }
+
+    fn fable() -> WindowKind {
+        WindowKind::Model(Family::new("fable"))
+    }
+
+    #[test]
+    fn healthy_headers_give_readings_and_no_rejection() {
+        let limits = unified(&[
+            ("status", "allowed_warning"),
+            ("5h-utilization", "0.05"),
+            ("5h-reset", "1784607600"),
+            ("7d-utilization", "0.14"),
+            ("7d-reset", "1785031200"),
+            ("7d_oi-utilization", "0.27"),
+            ("7d_oi-reset", "1785031200"),
+            ("fallback-percentage", "0.5"),
+            ("overage-status", "rejected"),
+            ("overage-utilization", "0.9"),
+        ]);
+        let readings: Vec<_> = limits
+            .readings(at(1))
+            .into_iter()
+            .map(|(kind, window)| (kind.to_string(), window.used.basis_points()))
+            .collect();
+        assert_eq!(readings, [("5-hour".into(), 500), ("weekly".into(), 1_400), ("Fable".into(), 2_700)]);
+        assert!(limits.allowed());
+        assert_eq!(limits.rejection(), None);
+    }
+
+    #[test]
+    fn what_is_rejected_is_told_by_the_window_then_the_claim_then_the_answer() {
+        type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<Vec<(WindowKind, Option<i64>)>>);
+        let rows: &[Row<'_>] = &[
+            (
+                "two windows",
+                &[("status", "rejected"), ("5h-status", "rejected"), ("5h-reset", "600"), ("7d-status", "rejected"), ("7d-reset", "200000")],
+                Some(vec![(WindowKind::FiveHour, Some(600)), (WindowKind::Weekly, Some(200_000))]),
+            ),
+            (
+                "a family alone",
+                &[("status", "rejected"), ("5h-status", "allowed"), ("7d_oi-status", "rejected"), ("7d_oi-reset", "9")],
+                Some(vec![(fable(), Some(9))]),
+            ),
+            (
+                "the claim",
+                &[("status", "rejected"), ("representative-claim", "seven_day"), ("7d-reset", "77")],
+                Some(vec![(WindowKind::Weekly, Some(77))]),
+            ),
+            ("the whole answer", &[("status", "rejected"), ("reset", "5")], Some(vec![])),
+            ("no limit named", &[("overage-disabled-reason", "out_of_credits")], None),
+            ("allowed", &[("status", "allowed"), ("representative-claim", "five_hour")], None),
+        ];
+        for (what, lines, want) in rows {
+            let got = unified(lines).rejection().map(|rejection| rejection.windows);
+            let want = want.as_ref().map(|windows| windows.iter().map(|(kind, reset)| (kind.clone(), reset.map(at))).collect::<Vec<_>>());
+            assert_eq!(got, want, "{what}");
+        }
+    }
+
+    #[test]
+    fn odd_header_values_are_left_out() {
+        let limits = unified(&[("5h-utilization", "NaN"), ("5h-reset", "-1"), ("7d-utilization", "lots"), ("7d-reset", "99999999999999")]);
+        assert_eq!(limits.readings(at(0)), []);
+    }
+
+    #[test]
+    fn hd_03_the_oauth_beta_is_added_once_and_nothing_is_lost() {
+        for (lines, want) in [
+            (&[][..], vec![OAUTH_BETA]),
+            (&[("anthropic-beta", "a,b")], vec!["a,b,oauth-2025-04-20"]),
+            (&[("anthropic-beta", "a, oauth-2025-04-20,b")], vec!["a, oauth-2025-04-20,b"]),
+            (&[("anthropic-beta", "a"), ("anthropic-beta", "b")], vec!["a,oauth-2025-04-20", "b"]),
+            (&[("anthropic-beta", "a"), ("anthropic-beta", "oauth-2025-04-20")], vec!["a", OAUTH_BETA]),
+        ] {
+            let mut map = headers(lines);
+            add_oauth_beta(&mut map);
+            let got: Vec<_> = map.get_all(BETA).iter().map(|value| value.to_str().unwrap()).collect();
+            assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn lm_08_null_and_absent_windows_spoil_no_others() {
+        let read = |body: &str| {
+            let windows = parse_usage(body.as_bytes(), at(0)).unwrap();
+            windows
+                .into_iter()
+                .map(|(kind, window)| (kind.to_string(), window.used.basis_points(), window.resets_at.is_some()))
+                .collect::<Vec<_>>()
+        };
+        let body = r#"{"five_hour":{"utilization":0,"resets_at":null},"seven_day":{"utilization":12.0,"resets_at":"2026-12-03T07:00:00.528743+00:00"},"seven_day_opus":null}"#;
+        assert_eq!(read(body), [("5-hour".into(), 0, false), ("weekly".into(), 1_200, true)]);
+        assert_eq!(read(r#"{"five_hour":null,"seven_day":{"utilization":1,"resets_at":null}}"#), [("weekly".into(), 100, false)]);
+        assert_eq!(read(r#"{"five_hour":{"utilization":"x"},"seven_day":{"utilization":1}}"#), [("weekly".into(), 100, false)]);
+        assert_eq!(read(r#"{"five_hour":{"utilization":5,"resets_at":"soon"}}"#), []);
+        assert_eq!(read("{}"), []);
+        assert!(parse_usage(b"<html>", at(0)).is_err());
+    }
+
+    #[test]
+    fn lm_09_a_models_weekly_limit_is_read_from_the_limits_list() {
+        let body = r#"{"seven_day_opus":null,"limits":[
+            {"kind":"session","percent":10,"resets_at":null,"scope":null},
+            {"kind":"weekly_all","percent":38,"resets_at":"2026-08-04T14:00:00Z","scope":null},
+            {"kind":"weekly_scoped","percent":100,"resets_at":"2026-08-04T14:00:00Z","scope":{"model":{"id":null,"display_name":"Fable"},"surface":null}},
+            {"kind":"weekly_scoped","percent":12,"resets_at":null,"scope":{"model":null,"surface":"cowork"}},
+            {"kind":"monthly_mystery","percent":99,"resets_at":null}]}"#;
+        let windows = parse_usage(body.as_bytes(), at(0)).unwrap();
+        let kinds: Vec<_> = windows.iter().map(|(kind, window)| (kind.to_string(), window.used.shown_percent())).collect();
+        assert_eq!(kinds, [("5-hour".into(), 10), ("weekly".into(), 38), ("Fable".into(), 100)]);
+    }
+
+    #[test]
+    fn a_streams_opening_is_told_by_its_first_event_that_says_something() {
+        let start = "event: message_start\ndata: {}\n\nevent: ping\ndata: {}\n\n: comment\n\n";
+        let error = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
+        let overloaded = ErrorBody {
+            kind: "overloaded_error".into(),
+            message: "Overloaded".into(),
+        };
+        for (stream, want) in [
+            (String::new(), Opening::Undecided),
+            (start.into(), Opening::Undecided),
+            (format!("{start}event: content_block_start\ndata: {{}}"), Opening::Undecided),
+            (format!("{start}event: content_block_start\ndata: {{}}\n\n"), Opening::Content),
+            (format!("{start}{error}"), Opening::Error(overloaded.clone())),
+            (error.replace('\n', "\r\n"), Opening::Error(overloaded.clone())),
+            ("event: error\ndata: gibberish\n\n".into(), Opening::Error(ErrorBody::default())),
+        ] {
+            assert_eq!(opening(stream.as_bytes()), want, "{stream}");
+        }
+    }
+
+    #[test]
+    fn ax_03_retry_after_is_seconds_never_an_epoch_and_never_nothing() {
+        let now = at(1_790_000_000);
+        for (wait, want) in [(-5, 1), (0, 1), (20, 20), (10_800, 10_800), (691_200, 691_200)] {
+            assert_eq!(seconds_until(at(1_790_000_000 + wait), now), want);
+        }
+        let half = now + SignedDuration::from_millis(19_500);
+        assert_eq!(seconds_until(half, now), 20, "rounded up");
+    }
+
+    #[test]
+    fn each_window_has_the_claim_that_claude_code_knows() {
+        for (kind, want) in [
+            (WindowKind::FiveHour, "five_hour"),
+            (WindowKind::Weekly, "seven_day"),
+            (fable(), "seven_day_overage_included"),
+            (WindowKind::Model(Family::new("Opus")), "seven_day_opus"),
+        ] {
+            assert_eq!(claim(&kind), want);
+            assert_eq!(claimed(want), Some(kind));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Where things lie on this machine.
+
+use std::path::{Path, PathBuf};
+
+/// The folder that all of ours are named after.
+const NAME: &str = "claude-proxy-router";
+
+/// The places the router reads and writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// The owner's home directory.
+    pub home: PathBuf,
+    /// The settings.
+    pub config: PathBuf,
+    /// Where Orca keeps its profiles, unless the settings say otherwise.
+    pub orca_profiles: PathBuf,
+    /// The control socket.
+    pub socket: PathBuf,
+}
+
+impl Paths {
+    /// The places for that `home`, with the environment read through `var`. `config` stands in for the usual file.
+    pub fn new(home: &Path, config: Option<PathBuf>, var: impl Fn(&str) -> Option<String>) -> Self {
+        let folder = |name: &str| {
+            var(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let (usual, orca, run) = if cfg!(target_os = "macos") {
+            let support = home.join("Library/Application Support");
+            (support.join(NAME), support.join("orca"), None)
+        } else {
+            let config = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+            let data = folder("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"));
+            (config.join(NAME), data.join("orca"), folder("XDG_RUNTIME_DIR"))
+        };
+        // Another settings file is another router: its socket lies beside it.
+        let socket = match (&config, run) {
+            (None, Some(run)) => run.join(NAME).join("control.sock"),
+            (None, None) => usual.join("run/control.sock"),
+            (Some(file), _) => beside(file, "run").join("control.sock"),
+        };
+        Self {
+            home: home.to_owned(),
+            config: config.unwrap_or_else(|| usual.join("config.json")),
+            orca_profiles: orca.join("claude-profiles"),
+            socket,
+        }
+    }
+
+    /// The instance lock: a file of its own, since the settings are replaced on each save.
+    pub fn lock(&self) -> PathBuf {
+        beside(&self.config, "lock")
+    }
+}
+
+/// `file` with `suffix` instead of its extension.
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    file.with_extension(suffix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_places_follow_the_xdg_variables() {
+        let home = Path::new("/home/me");
+        let plain = Paths::new(home, None, |_| None);
+        assert_eq!(plain.config, Path::new("/home/me/.config/claude-proxy-router/config.json"));
+        assert_eq!(plain.lock(), Path::new("/home/me/.config/claude-proxy-router/config.lock"));
+        assert_eq!(plain.socket, Path::new("/home/me/.config/claude-proxy-router/run/control.sock"));
+        assert_eq!(plain.orca_profiles, Path::new("/home/me/.local/share/orca/claude-profiles"));
+
+        let set = Paths::new(home, None, |name| Some(format!("/x/{name}")));
+        assert_eq!(set.config, Path::new("/x/XDG_CONFIG_HOME/claude-proxy-router/config.json"));
+        assert_eq!(set.socket, Path::new("/x/XDG_RUNTIME_DIR/claude-proxy-router/control.sock"));
+
+        let other = Paths::new(home, Some("/tmp/a/other.json".into()), |name| Some(format!("/x/{name}")));
+        assert_eq!(other.lock(), Path::new("/tmp/a/other.lock"));
+        assert_eq!(other.socket, Path::new("/tmp/a/other.run/control.sock"));
+    }
+}

@@ -1,0 +1,131 @@
+//! The doors to the outside: the clock and the network. Tests put others in their place.
+
+use std::error::Error;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Request, Response, Uri};
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use jiff::Timestamp;
+use tower::ServiceExt;
+use tower::util::BoxCloneSyncService;
+
+/// How long a connection may take to come about, the TLS handshake included.
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// The wall clock. Only wall time decides: on a Mac a monotonic clock stands still while the lid is closed.
+pub trait Clock: Send + Sync {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// Why no answer came.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// No connection came about, so nothing was sent.
+    #[error("could not connect")]
+    Connect(#[source] Box<dyn Error + Send + Sync>),
+    /// The connection broke after sending had begun.
+    #[error("the connection broke before an answer came")]
+    Broken(#[source] Box<dyn Error + Send + Sync>),
+}
+
+/// The network: one request in, one answer out.
+pub type Upstream = BoxCloneSyncService<Request<Body>, Response<Body>, UpstreamError>;
+
+/// The network of the request path: one HTTP/1.1 pool for all seats, since a connection is not tied to a token.
+pub fn pooled(tls: rustls::ClientConfig) -> Upstream {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.enforce_http(false);
+    let https = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
+    let connector = tower::service_fn(move |uri: Uri| {
+        let connecting = https.clone().oneshot(uri);
+        Box::pin(async move {
+            match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
+                Ok(connected) => connected,
+                Err(late) => Err(Box::<dyn Error + Send + Sync>::from(late)),
+            }
+        })
+    });
+    let client: Client<_, Body> = Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(90))
+        .build(connector);
+    BoxCloneSyncService::new(
+        client
+            .map_response(|answer: Response<hyper::body::Incoming>| answer.map(Body::new))
+            .map_err(|error| match error.is_connect() {
+                true => UpstreamError::Connect(error.into()),
+                false => UpstreamError::Broken(error.into()),
+            }),
+    )
+}
+
+/// The network of our own calls (usage, token, profile): seldom, small, and bounded in time.
+///
+/// # Errors
+/// If the client cannot be built from the TLS configuration.
+pub fn own_calls(tls: rustls::ClientConfig) -> Result<Upstream, reqwest::Error> {
+    let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_LIMIT)
+        .timeout(Duration::from_secs(30))
+        .build()?;
+    Ok(BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, usize::MAX)
+                .await
+                .map_err(|error| UpstreamError::Connect(error.into()))?;
+            let request = reqwest::Request::try_from(Request::from_parts(head, body)).map_err(classify)?;
+            let answer: Response<reqwest::Body> = client.execute(request).await.map_err(classify)?.into();
+            Ok(answer.map(Body::new))
+        }
+    })))
+}
+
+fn classify(error: reqwest::Error) -> UpstreamError {
+    match error.is_connect() || error.is_builder() {
+        true => UpstreamError::Connect(error.into()),
+        false => UpstreamError::Broken(error.into()),
+    }
+}
+
+/// TLS that trusts what the system trusts.
+///
+/// # Errors
+/// If the system's trust store cannot be used.
+pub fn system_tls() -> Result<rustls::ClientConfig, rustls::Error> {
+    use rustls_platform_verifier::ConfigVerifierExt as _;
+    // A second installation of the same provider is refused, and harmless.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    rustls::ClientConfig::with_platform_verifier()
+}
+
+/// TLS that trusts nobody, for an upstream on loopback that speaks plain HTTP.
+pub fn no_tls() -> rustls::ClientConfig {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    rustls::ClientConfig::builder()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}

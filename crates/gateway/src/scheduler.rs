@@ -1,0 +1,114 @@
+//! The pool behind one lock, with the clock: the only owner of the pool. Never held over an await.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use pool::{AccountId, Action, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request};
+use tokio::sync::watch;
+
+use crate::ports::Clock;
+
+/// The pool, its clock, and a signal that something changed.
+pub struct Scheduler {
+    pool: Mutex<Pool>,
+    clock: Arc<dyn Clock>,
+    changed: watch::Sender<()>,
+}
+
+impl Scheduler {
+    /// Puts `pool` behind its lock.
+    pub fn new(pool: Pool, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            pool: Mutex::new(pool),
+            clock,
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Tells of each change.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Claims a seat for one attempt, or says why there is none.
+    ///
+    /// # Errors
+    /// The refusal, which is a decision and is rendered for the client.
+    pub fn acquire(self: &Arc<Self>, request: &Request) -> Result<(LeaseGuard, Reason), Refusal> {
+        let (lease, reason) = self.lock().acquire(request, self.now())?;
+        self.changed.send_replace(());
+        let guard = LeaseGuard {
+            scheduler: Arc::clone(self),
+            account: lease.account().clone(),
+            lease: Some(lease),
+        };
+        Ok((guard, reason))
+    }
+
+    /// Notes what was learnt of a seat.
+    pub fn observe(&self, id: &AccountId, observation: Observation) {
+        self.lock().observe(id, observation, self.now());
+        self.changed.send_replace(());
+    }
+
+    /// What should be done now.
+    pub fn due(&self) -> Vec<Action> {
+        self.lock().due(self.now())
+    }
+
+    /// When something will be due next.
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.lock().next_wakeup(self.now())
+    }
+
+    /// Looks at the pool as it is now.
+    pub fn look<T>(&self, at: impl FnOnce(&Pool, Timestamp) -> T) -> T {
+        at(&self.lock(), self.now())
+    }
+
+    fn settle(&self, lease: Lease, outcome: &Outcome) -> Next {
+        let next = self.lock().settle(lease, outcome, self.now());
+        self.changed.send_replace(());
+        next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        // A panic under the lock is a bug elsewhere; the pool's values are still whole.
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lease that settles itself as abandoned if nobody does.
+pub struct LeaseGuard {
+    scheduler: Arc<Scheduler>,
+    account: AccountId,
+    lease: Option<Lease>,
+}
+
+impl LeaseGuard {
+    /// The seat it is for.
+    pub fn account(&self) -> &AccountId {
+        &self.account
+    }
+
+    /// Takes the lease back and says what to do with the request.
+    pub fn settle(mut self, outcome: &Outcome) -> Next {
+        match self.lease.take() {
+            Some(lease) => self.scheduler.settle(lease, outcome),
+            None => Next::Deliver,
+        }
+    }
+}
+
+impl Drop for LeaseGuard {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            self.scheduler.settle(lease, &Outcome::Abandoned);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! How much of an allowance is used, and when it returns.
+//!
+//! Anthropic tells the same thing in three ways: a percentage in the usage answer, a fraction in response headers,
+//! and a status. Here it is one number with a type, so that per cent and fraction cannot be mixed up.
+
+use alloc::{collections::BTreeMap, string::String, sync::Arc};
+use core::fmt;
+
+use jiff::Timestamp;
+
+/// The used share of a window, in basis points: 10 000 is all of it.
+///
+/// It may exceed 10 000, since Anthropic reports shares above one hundred per cent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Utilization(u16);
+
+impl Utilization {
+    /// All of the window.
+    pub const FULL: Self = Self(10_000);
+
+    /// Returns `None` unless `percent` is finite and not negative; the usage answer speaks in per cent.
+    pub fn from_percent(percent: f64) -> Option<Self> {
+        Self::from_fraction(percent / 100.0)
+    }
+
+    /// Returns `None` unless `fraction` is finite and not negative; the response headers speak in fractions.
+    pub fn from_fraction(fraction: f64) -> Option<Self> {
+        if !fraction.is_finite() || fraction < 0.0 {
+            return None;
+        }
+        // Rounded by hand, since `f64::round` lives in std; a float-to-int cast saturates.
+        Some(Self((fraction * 10_000.0 + 0.5) as u16))
+    }
+
+    /// The share from basis points.
+    pub const fn from_basis_points(basis_points: u16) -> Self {
+        Self(basis_points)
+    }
+
+    /// The share in basis points.
+    pub const fn basis_points(self) -> u16 {
+        self.0
+    }
+
+    /// The share in whole per cent, at most 100, as a person should see it.
+    pub const fn shown_percent(self) -> u16 {
+        let percent = self.0 / 100;
+        if percent > 100 { 100 } else { percent }
+    }
+
+    /// Whether nothing is left.
+    pub const fn is_full(self) -> bool {
+        self.0 >= Self::FULL.0
+    }
+
+    /// What is left, in basis points; 0 when it is full.
+    pub const fn left(self) -> u16 {
+        Self::FULL.0.saturating_sub(self.0)
+    }
+}
+
+/// The name of a family of models with an allowance of its own, in lower case: `fable`.
+///
+/// Families are learnt from what Anthropic says, not from a list of ours.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Family(Arc<str>);
+
+impl Family {
+    /// The family of that name, in whatever case it was written.
+    pub fn new(name: &str) -> Self {
+        Self(name.to_lowercase().into())
+    }
+
+    /// The name in lower case.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `model` (an id such as `claude-fable-5`) belongs to this family.
+    pub fn governs(&self, model: &str) -> bool {
+        !self.0.is_empty() && model.to_lowercase().contains(&*self.0)
+    }
+}
+
+/// Which allowance: one for five hours, one for the week, and one a week for some families of models.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WindowKind {
+    /// All models, five hours from the first use.
+    FiveHour,
+    /// All models, a week.
+    Weekly,
+    /// One family of models, a week.
+    Model(Family),
+}
+
+impl WindowKind {
+    /// Whether this window counts the use of `model`. A request whose model is not known is counted by the
+    /// general windows alone.
+    pub fn governs(&self, model: Option<&str>) -> bool {
+        match self {
+            Self::FiveHour | Self::Weekly => true,
+            Self::Model(family) => model.is_some_and(|model| family.governs(model)),
+        }
+    }
+}
+
+/// "5-hour", "weekly" or the family's name with a capital, as it stands in front of the word *limit*.
+impl fmt::Display for WindowKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FiveHour => f.write_str("5-hour"),
+            Self::Weekly => f.write_str("weekly"),
+            Self::Model(family) => {
+                let mut letters = family.name().chars();
+                let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+                write!(f, "{first}{}", letters.as_str())
+            }
+        }
+    }
+}
+
+/// One allowance as it was last seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The share that was used when it was seen.
+    pub used: Utilization,
+    /// When it is empty again; `None` while it has not been opened.
+    pub resets_at: Option<Timestamp>,
+    /// When it was seen.
+    pub observed_at: Timestamp,
+}
+
+impl Window {
+    /// The used share as of `now`: nothing, once the window has reset.
+    pub fn used_at(&self, now: Timestamp) -> Utilization {
+        match self.resets_at {
+            Some(reset) if reset <= now => Utilization::default(),
+            _ => self.used,
+        }
+    }
+}
+
+/// The windows of one seat. A window that was never seen is absent, which is not the same as empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Windows(BTreeMap<WindowKind, Window>);
+
+impl Windows {
+    /// Keeps the later of what is known and `seen`.
+    pub fn observe(&mut self, kind: WindowKind, seen: Window) {
+        match self.0.get_mut(&kind) {
+            Some(known) if known.observed_at > seen.observed_at => {}
+            Some(known) => *known = seen,
+            None => {
+                self.0.insert(kind, seen);
+            }
+        }
+    }
+
+    /// The window of that kind, if it was ever seen.
+    pub fn get(&self, kind: &WindowKind) -> Option<&Window> {
+        self.0.get(kind)
+    }
+
+    /// All windows that were seen, in the order five-hour, weekly, families by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&WindowKind, &Window)> {
+        self.0.iter()
+    }
+
+    /// The fullest of the windows that count `model`; `None` if none of them was ever seen.
+    pub fn used_for(&self, model: Option<&str>, now: Timestamp) -> Option<Utilization> {
+        self.0
+            .iter()
+            .filter(|(kind, _)| kind.governs(model))
+            .map(|(_, window)| window.used_at(now))
+            .max()
+    }
+
+    /// When any of them was last seen.
+    pub fn observed_at(&self) -> Option<Timestamp> {
+        self.0.values().map(|window| window.observed_at).max()
+    }
+
+    /// The next reset after `now`.
+    pub fn next_reset(&self, now: Timestamp) -> Option<Timestamp> {
+        self.0
+            .values()
+            .filter_map(|window| window.resets_at)
+            .filter(|&reset| reset > now)
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn window(percent: f64, resets_at: Option<i64>, observed_at: i64) -> Window {
+        Window {
+            used: Utilization::from_percent(percent).unwrap(),
+            resets_at: resets_at.map(at),
+            observed_at: at(observed_at),
+        }
+    }
+
+    #[test]
+    fn a_window_is_empty_from_the_instant_it_resets() {
+        let seen = window(90.0, Some(100), 0);
+        for (now, want) in [(99, 9_000), (100, 0), (101, 0)] {
+            assert_eq!(seen.used_at(at(now)).basis_points(), want, "now = {now}");
+        }
+    }
+
+    #[test]
+    fn lm_10_a_share_over_one_hundred_per_cent_is_full_and_shown_as_one_hundred() {
+        for share in [Utilization::from_fraction(1.02), Utilization::from_percent(104.3), Utilization::from_percent(1e9)] {
+            let share = share.unwrap();
+            assert!(share.is_full() && share.left() == 0 && share.shown_percent() == 100, "{share:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_that_is_no_number_is_refused() {
+        for odd in [f64::NAN, f64::INFINITY, -0.1] {
+            assert_eq!(Utilization::from_percent(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_later_reading_wins_whichever_comes_last() {
+        for order in [[(10.0, 1), (20.0, 2)], [(20.0, 2), (10.0, 1)]] {
+            let mut windows = Windows::default();
+            for (percent, observed) in order {
+                windows.observe(WindowKind::Weekly, window(percent, Some(1_000), observed));
+            }
+            assert_eq!(windows.used_for(None, at(3)), Utilization::from_percent(20.0), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_familys_window_counts_its_models_and_no_others() {
+        let mut windows = Windows::default();
+        windows.observe(WindowKind::FiveHour, window(10.0, Some(1_000), 0));
+        windows.observe(WindowKind::Model(Family::new("Fable")), window(95.0, Some(1_000), 0));
+        for (model, want) in [(Some("claude-fable-5"), 95), (Some("claude-FABLE-5[1m]"), 95), (Some("claude-opus-5"), 10), (None, 10)] {
+            let used = windows.used_for(model, at(1)).unwrap();
+            assert_eq!(used.shown_percent(), want, "{model:?}");
+        }
+    }
+
+    #[test]
+    fn a_window_that_was_never_seen_is_unknown_and_not_empty() {
+        assert_eq!(Windows::default().used_for(Some("claude-opus-5"), at(0)), None);
+    }
+
+    #[test]
+    fn kinds_read_well_in_front_of_the_word_limit() {
+        for (kind, want) in [
+            (WindowKind::FiveHour, "5-hour"),
+            (WindowKind::Weekly, "weekly"),
+            (WindowKind::Model(Family::new("fable")), "Fable"),
+        ] {
+            assert_eq!(kind.to_string(), want);
+        }
+    }
+}
