@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use pool::Outcome;
@@ -94,6 +93,7 @@ impl Upload {
             released: complete,
             broken: false,
             reader: None,
+            waker: None,
         };
         Self {
             body,
@@ -126,6 +126,9 @@ impl Upload {
     }
 
     /// Takes it in until it is complete, `enough` was seen, or no more can be kept.
+    ///
+    /// # Errors
+    /// If the client leaves, or sends more than it may.
     pub async fn take_in_until(&mut self, enough: impl Fn(&Found) -> bool) -> Result<(), UploadError> {
         while !self.complete && self.is_replayable() && !self.found().is_none_or(&enough) {
             self.step().await?;
@@ -149,6 +152,9 @@ impl Upload {
 
     /// Runs `sending` while taking in the rest. Once the whole was seen, `still_right` decides whether it is going
     /// to the right place; if not, `sending` is dropped before it could complete.
+    ///
+    /// # Errors
+    /// If the client leaves, or sends more than it may; `sending` is then dropped.
     pub async fn alongside<T>(
         &mut self,
         sending: impl Future<Output = T>,
@@ -172,15 +178,18 @@ impl Upload {
     /// Takes in the rest in the background, for an answer that came before the upload's end: what is still being
     /// sent goes on, and what nobody reads is dropped, within bounds.
     pub fn finish_behind(mut self) {
-        if self.complete {
-            return;
+        let is_read = Arc::strong_count(&self.pieces) > 1 && !self.pieces.lock().broken;
+        if self.complete || !is_read {
+            return drain(std::mem::take(&mut self.body), DRAIN_KNOWN);
         }
         tokio::spawn(async move {
-            let rest = async {
-                while !self.complete && self.step().await.is_ok() {}
-                self.pieces.release();
+            let taking_in = async {
+                while !self.complete && self.received < DRAIN_KNOWN.bytes && self.step().await.is_ok() {}
+                if self.complete {
+                    self.pieces.release();
+                }
             };
-            let _ = tokio::time::timeout(DRAIN_KNOWN.1, rest).await;
+            let _ = tokio::time::timeout(DRAIN_KNOWN.time, taking_in).await;
         });
     }
 
@@ -219,8 +228,7 @@ impl Drop for Upload {
         if !state.released {
             state.broken = true;
         }
-        state.replayable = false;
-        self.pieces.forget_sent(&mut state);
+        self.pieces.stop_keeping(&mut state);
         state.wake();
     }
 }
@@ -247,16 +255,13 @@ struct State {
     broken: bool,
     /// The number of the piece that the present reader takes next.
     reader: Option<usize>,
-    waker_slot: WakerSlot,
+    /// Who waits for the next piece.
+    waker: Option<Waker>,
 }
-
-/// Who waits for the next piece.
-#[derive(Default)]
-struct WakerSlot(Option<Waker>);
 
 impl State {
     fn wake(&mut self) {
-        if let Some(waker) = self.waker_slot.0.take() {
+        if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
@@ -270,20 +275,23 @@ impl Pieces {
     fn push(&self, piece: Bytes, received: u64) {
         let mut state = self.lock();
         if state.replayable && (received > REPLAY_LIMIT || !self.budget.take(piece.len())) {
-            state.replayable = false;
-            self.budget.give_back(state.held);
-            self.forget_sent(&mut state);
+            self.stop_keeping(&mut state);
         }
         state.held += piece.len();
         state.kept.push_back(piece);
         state.wake();
     }
 
-    /// Drops what was sent, once no replay is possible.
-    fn forget_sent(&self, state: &mut State) {
+    /// Gives up the replay, and with it the memory of what was sent.
+    fn stop_keeping(&self, state: &mut State) {
         if state.replayable {
-            return;
+            state.replayable = false;
+            self.budget.give_back(state.held);
         }
+        self.forget_sent(state);
+    }
+
+    fn forget_sent(&self, state: &mut State) {
         let sent = state.reader.map_or(0, |next| next - state.first).min(state.kept.len());
         for piece in state.kept.drain(..sent) {
             state.held -= piece.len();
@@ -314,5 +322,319 @@ impl Pieces {
         let mut state = self.lock();
         state.broken = true;
         state.wake();
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.replayable {
+            self.budget.give_back(state.held);
+        }
+    }
+}
+
+/// Sends the pieces from the first one on.
+struct Reader {
+    pieces: Arc<Pieces>,
+    next: usize,
+    left: Option<u64>,
+}
+
+/// The upload broke off, so the request must not complete.
+#[derive(Debug, thiserror::Error)]
+#[error("the upload broke off")]
+struct BrokenOff;
+
+impl http_body::Body for Reader {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let me = &mut *self;
+        let mut state = me.pieces.lock();
+        let held_back = usize::from(!state.released && state.replayable);
+        let index = me.next - state.first;
+        if index + held_back < state.kept.len() {
+            let piece = state.kept[index].clone();
+            me.next += 1;
+            me.left = me.left.map(|left| left.saturating_sub(piece.len() as u64));
+            state.reader = Some(me.next);
+            if !state.replayable {
+                me.pieces.forget_sent(&mut state);
+            }
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        if state.broken {
+            return Poll::Ready(Some(Err(BrokenOff)));
+        }
+        if state.released {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// How much of a refused body is read and dropped, so that the client sees the answer and not a broken pipe.
+#[derive(Clone, Copy)]
+pub struct Drain {
+    bytes: u64,
+    time: Duration,
+}
+
+/// After a right key.
+pub const DRAIN_KNOWN: Drain = Drain {
+    bytes: 64 << 20,
+    time: Duration::from_secs(5),
+};
+/// From anybody.
+pub const DRAIN_STRANGER: Drain = Drain {
+    bytes: 1 << 20,
+    time: Duration::from_secs(2),
+};
+
+/// Reads and drops `body` in the background, within `bounds`.
+pub fn drain(mut body: Body, bounds: Drain) {
+    if body.is_end_stream() {
+        return;
+    }
+    tokio::spawn(async move {
+        let rest = async {
+            let mut left = bounds.bytes;
+            while let Some(Ok(frame)) = body.frame().await {
+                let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+                left = match left.checked_sub(length) {
+                    Some(left) => left,
+                    None => return,
+                };
+            }
+        };
+        let _ = tokio::time::timeout(bounds.time, rest).await;
+    });
+}
+
+/// What to do with the decoded beginning of an answer once it has ended.
+pub struct Tap {
+    copy: SideCopy,
+    then: Box<dyn FnOnce(&[u8]) + Send>,
+}
+
+impl Tap {
+    /// Takes a copy as `copy` bounds it, and hands it to `then`.
+    pub fn new(copy: SideCopy, then: impl FnOnce(&[u8]) + Send + 'static) -> Self {
+        Self {
+            copy,
+            then: Box::new(then),
+        }
+    }
+}
+
+/// An answer's body that holds its lease until the last byte, or until it is dropped.
+pub struct LeasedBody {
+    /// What was read already, to see how the stream opens.
+    opening: VecDeque<Bytes>,
+    rest: Body,
+    lease: Option<LeaseGuard>,
+    tap: Option<Tap>,
+    /// The last bytes of an event stream, to see whether it ended as it should.
+    tail: Option<Vec<u8>>,
+    _busy: Option<Busy>,
+}
+
+/// An event stream's last event.
+const LAST_EVENT: &[u8] = b"message_stop";
+/// How much of the end is kept to find it.
+const TAIL: usize = 128;
+
+impl LeasedBody {
+    /// `rest` after the `opening` that was read already. A `stream` that ends without its last event is logged.
+    pub fn new(opening: Vec<Bytes>, rest: Body, lease: Option<LeaseGuard>, stream: bool, tap: Option<Tap>, busy: Option<Busy>) -> Self {
+        let mut body = Self {
+            opening: VecDeque::new(),
+            rest,
+            lease,
+            tap,
+            tail: stream.then(Vec::new),
+            _busy: busy,
+        };
+        for piece in &opening {
+            body.see(piece);
+        }
+        body.opening = opening.into();
+        body
+    }
+
+    fn see(&mut self, piece: &Bytes) {
+        if let Some(tap) = &mut self.tap {
+            tap.copy.write(piece);
+        }
+        if let Some(tail) = &mut self.tail {
+            match piece.len() >= TAIL {
+                true => {
+                    tail.clear();
+                    tail.extend_from_slice(&piece[piece.len() - TAIL..]);
+                }
+                false => {
+                    tail.extend_from_slice(piece);
+                    let excess = tail.len().saturating_sub(TAIL);
+                    tail.drain(..excess);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, outcome: &Outcome) {
+        let Some(lease) = self.lease.take() else { return };
+        if *outcome == Outcome::Served {
+            let cut_short = |tail: &Vec<u8>| memchr::memmem::find(tail, LAST_EVENT).is_none();
+            if self.tail.as_ref().is_some_and(cut_short) {
+                tracing::warn!(account.id = %lease.account(), "a stream ended without its last event");
+            }
+            if let Some(tap) = self.tap.take() {
+                (tap.then)(tap.copy.bytes());
+            }
+        }
+        lease.settle(outcome);
+    }
+}
+
+impl http_body::Body for LeasedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(piece) = self.opening.pop_front() {
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        let polled = Pin::new(&mut self.rest).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(piece) = frame.data_ref() {
+                    self.see(piece);
+                }
+            }
+            Poll::Ready(Some(Err(error))) => {
+                tracing::warn!("an answer broke off: {error}");
+                self.end(&Outcome::Interrupted);
+            }
+            Poll::Ready(None) => self.end(&Outcome::Served),
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.opening.is_empty() && self.rest.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let opening: u64 = self.opening.iter().map(|piece| piece.len() as u64).sum();
+        let rest = self.rest.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(opening + rest.lower());
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(opening + upper);
+        }
+        hint
+    }
+}
+
+impl Drop for LeasedBody {
+    fn drop(&mut self) {
+        // A server that knows the length does not ask for the end.
+        let outcome = match self.is_end_stream() {
+            true => Outcome::Served,
+            false => Outcome::Abandoned,
+        };
+        self.end(&outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+
+    fn pieces(of: &[&'static str]) -> Body {
+        let items: Vec<Result<Bytes, std::convert::Infallible>> =
+            of.iter().map(|text| Ok(Bytes::from_static(text.as_bytes()))).collect();
+        Body::from_stream(stream::iter(items))
+    }
+
+    async fn read(body: Body) -> String {
+        String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    fn upload(body: Body, limit: Option<u64>, budget: &Arc<Budget>) -> Upload {
+        Upload::new(body, None, limit, true, Arc::clone(budget))
+    }
+
+    #[tokio::test]
+    async fn an_upload_can_be_sent_again_and_gives_its_memory_back() {
+        let budget = Arc::new(Budget::default());
+        let mut upload = upload(pieces(&["{\"model\":", "\"m\"", "}"]), None, &budget);
+        for _ in 0..2 {
+            let reader = upload.reader();
+            let Ok(Sent::Ended(sent)) = upload.alongside(read(reader), |_| true).await else {
+                panic!("the upload did not become whole");
+            };
+            assert_eq!(sent, "{\"model\":\"m\"}");
+        }
+        assert_eq!(upload.found().unwrap().model.as_deref(), Some("m"));
+        drop(upload);
+        assert_eq!(budget.0.load(Ordering::Relaxed), REPLAY_LIMIT_IN_ALL);
+    }
+
+    #[tokio::test]
+    async fn the_last_piece_waits_until_the_whole_was_seen() {
+        let mut upload = upload(pieces(&["{\"model\":\"a\",", "\"model\":\"b\"}"]), None, &Arc::default());
+        let reader = upload.reader();
+        let sent = upload.alongside(read(reader), |found| found.model.as_deref() == Some("a")).await;
+        assert!(matches!(sent, Ok(Sent::Misdirected)));
+        let reader = upload.reader();
+        let Ok(Sent::Ended(sent)) = upload.alongside(read(reader), |_| true).await else {
+            panic!("the upload did not become whole");
+        };
+        assert_eq!(sent, "{\"model\":\"a\",\"model\":\"b\"}");
+    }
+
+    #[tokio::test]
+    async fn an_upload_over_its_limit_is_never_sent_whole() {
+        let mut upload = upload(pieces(&["12345", "67890"]), Some(9), &Arc::default());
+        let reader = upload.reader();
+        assert!(matches!(upload.alongside(reader.collect(), |_| true).await, Err(UploadError::TooLong)));
+    }
+
+    #[tokio::test]
+    async fn an_upload_beyond_what_can_be_kept_streams_through_without_replay() {
+        let budget = Arc::new(Budget(AtomicUsize::new(600_000)));
+        let piece = Bytes::from(vec![b'x'; 100_000]);
+        let items: Vec<Result<Bytes, std::convert::Infallible>> = (0..50).map(|_| Ok(piece.clone())).collect();
+        let mut upload = upload(Body::from_stream(stream::iter(items)), None, &budget);
+        let reader = upload.reader();
+        let Ok(Sent::Ended(sent)) = upload.alongside(reader.collect(), |_| true).await else {
+            panic!("the upload did not become whole");
+        };
+        assert_eq!(sent.unwrap().to_bytes().len(), 5_000_000);
+        assert!(!upload.is_replayable());
+        assert_eq!(budget.0.load(Ordering::Relaxed), 600_000, "what is not kept is not charged");
+    }
+
+    #[tokio::test]
+    async fn a_reader_of_an_upload_that_was_dropped_half_way_fails() {
+        let body = Body::from_stream(stream::pending::<Result<Bytes, std::convert::Infallible>>());
+        let upload = upload(body, None, &Arc::default());
+        let reader = upload.reader();
+        drop(upload);
+        assert!(reader.collect().await.is_err());
     }
 }

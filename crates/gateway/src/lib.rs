@@ -1,6 +1,159 @@
+//! The router: it lets the owner's devices in, gives each request to the seat with the most room, and hands on what
+//! comes back as it came.
+//!
+//! [`Gateway`] is the whole of it on whatever runtime it is given; [`start`] runs one on a thread of its own, with real
+//! sockets. A test gives it other [`ports`] and no sockets at all.
+//!
+//! The order of the modules is the order of the layers: a module uses only those above it.
+
+#![deny(unsafe_code)]
+
 pub mod ports;
 pub mod paths;
 pub mod config;
 pub mod anthropic;
 pub mod decode;
 pub mod peek;
+pub mod file;
+pub mod profile;
+pub mod credential;
+pub mod scheduler;
+pub mod roster;
+pub mod usage;
+pub mod connections;
+pub mod body;
+pub mod error;
+pub mod gate;
+pub mod owners;
+pub mod forward;
+pub mod proxy;
+pub mod snapshot;
+pub mod control;
+pub mod instance;
+pub mod serve;
+pub mod driver;
+mod start;
+
+use std::sync::{Arc, Mutex};
+
+use jiff::SignedDuration;
+use jiff::tz::TimeZone;
+use pool::{Policy, Pool};
+
+pub use start::{Handle, StartError, start};
+
+use crate::config::Config;
+use crate::driver::Driver;
+use crate::gate::{Keys, Names};
+use crate::paths::Paths;
+use crate::ports::{Clock, Upstream};
+use crate::proxy::Proxy;
+use crate::roster::Roster;
+use crate::scheduler::Scheduler;
+use crate::snapshot::Snapshot;
+
+/// What the gateway needs of the outside.
+#[derive(Clone)]
+pub struct Ports {
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// The network of the request path.
+    pub upstream: Upstream,
+    /// The network of our own calls.
+    pub calls: Upstream,
+    /// The zone of the times that people read.
+    pub zone: TimeZone,
+    /// Decides ties and jitter.
+    pub seed: u64,
+}
+
+/// The router without its sockets.
+pub struct Gateway {
+    proxy: Arc<Proxy>,
+    calls: Upstream,
+}
+
+impl Gateway {
+    /// A router with those settings. It knows no seats until [`Gateway::scan`] or its driver has looked.
+    pub fn new(config: Config, paths: &Paths, ports: Ports) -> Self {
+        let policy = Policy {
+            usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
+        };
+        let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), ports.clock));
+        let mut keys = Keys::default();
+        keys.add("first device", &config.router_key);
+        let origin = config.upstream.clone();
+        let roster = Arc::new(Roster::new(Arc::new(config), paths.clone(), Arc::clone(&scheduler)));
+        let proxy = Proxy {
+            scheduler,
+            roster,
+            upstream: ports.upstream,
+            origin,
+            keys,
+            names: Names::new(machine_names()),
+            zone: ports.zone,
+            budget: Arc::default(),
+            owners: Arc::new(Mutex::default()),
+        };
+        Self {
+            proxy: Arc::new(proxy),
+            calls: ports.calls,
+        }
+    }
+
+    /// The routes that devices see.
+    pub fn router(&self) -> axum::Router {
+        proxy::router(Arc::clone(&self.proxy))
+    }
+
+    /// Looks for logins once.
+    pub async fn scan(&self) {
+        self.proxy.roster.scan().await;
+    }
+
+    /// What goes on aside from requests.
+    pub fn driver(&self) -> Driver {
+        Driver {
+            scheduler: Arc::clone(&self.proxy.scheduler),
+            roster: Arc::clone(&self.proxy.roster),
+            calls: self.calls.clone(),
+            origin: self.proxy.origin.clone(),
+        }
+    }
+
+    /// The pool, for those who watch it.
+    pub fn scheduler(&self) -> &Arc<Scheduler> {
+        &self.proxy.scheduler
+    }
+
+    /// The router as it is now. `listening` and `sandbox` are told by whoever opened the sockets.
+    pub fn snapshot(&self, listening: &[String], sandbox: bool) -> Snapshot {
+        let seats = self.proxy.roster.seats();
+        let mut views = self.proxy.scheduler.look(|pool, now| {
+            let seen = pool.accounts().filter_map(|account| Some((account, seats.get(&account.id)?)));
+            let views: Vec<_> = seen.map(|(account, seat)| snapshot::seat_view(account, seat, now)).collect();
+            views
+        });
+        views.sort_by(|one, other| one.label.cmp(&other.label));
+        Snapshot {
+            version: snapshot::VERSION,
+            program: env!("CARGO_PKG_VERSION").into(),
+            now: self.proxy.scheduler.now().as_second(),
+            listening: listening.to_vec(),
+            sandbox,
+            seats: views,
+        }
+    }
+}
+
+/// A seed from the system.
+pub fn chance() -> u64 {
+    getrandom::u64().unwrap_or_default()
+}
+
+/// The names this machine goes by.
+fn machine_names() -> Vec<String> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let short = host.split('.').next().unwrap_or_default().to_owned();
+    vec![format!("{short}.local"), short, host]
+}

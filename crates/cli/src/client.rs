@@ -1,0 +1,49 @@
+//! Talks to the running router over its control socket.
+
+use std::io;
+
+use anyhow::{Context as _, bail};
+use gateway::control;
+use gateway::paths::Paths;
+use gateway::snapshot::Snapshot;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Bytes;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+
+/// The running router's snapshot.
+pub(crate) fn status(paths: &Paths) -> anyhow::Result<Snapshot> {
+    let body = ask(paths, Method::GET, control::STATUS)?;
+    serde_json::from_slice(&body).context("the running router is another version: its answer cannot be read")
+}
+
+/// Tells the running router to stop.
+pub(crate) fn stop(paths: &Paths) -> anyhow::Result<()> {
+    ask(paths, Method::POST, control::STOP).map(drop)
+}
+
+fn ask(paths: &Paths, method: Method, path: &str) -> anyhow::Result<Bytes> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stream = match UnixStream::connect(&paths.socket).await {
+            Ok(stream) => stream,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                bail!("the router is not running; start it with `claude-proxy-router start`");
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot open {}", paths.socket.display())),
+        };
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "router")
+            .body(Empty::<Bytes>::new())?;
+        let answer = sender.send_request(request).await?;
+        if !answer.status().is_success() {
+            bail!("the running router does not know `{path}`: it is another version");
+        }
+        Ok(answer.into_body().collect().await?.to_bytes())
+    })
+}

@@ -1,0 +1,142 @@
+//! What the command prints. Nothing else here writes to the terminal.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the module that prints")]
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use comfy_table::{ContentArrangement, Table, presets};
+use gateway::config::Config;
+use gateway::error;
+use gateway::snapshot::{SeatState, SeatView, Snapshot, WindowView};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::ping::Pinged;
+
+/// Prints one line.
+pub(crate) fn line(text: &str) {
+    println!("{text}");
+}
+
+/// Prints what went wrong, with its causes.
+pub(crate) fn error(error: &anyhow::Error) {
+    eprintln!("claude-proxy-router: {error:#}");
+}
+
+/// Prints that the router runs, and over what.
+pub(crate) fn started(snapshot: &Snapshot, config: &Path) {
+    println!("Claude Proxy Router {} listens on {}", snapshot.program, snapshot.listening.join(" and "));
+    println!("Settings: {}", config.display());
+    match snapshot.seats.is_empty() {
+        true => println!("No Claude login was found on this machine yet; log in with `claude`, it is noticed within ten seconds."),
+        false => println!("{}", table(snapshot, &TimeZone::system())),
+    }
+    println!("The address and key for another device: claude-proxy-router key");
+}
+
+/// Prints what the sandbox is, and what to try.
+pub(crate) fn started_sandbox(snapshot: &Snapshot, key: &str, anthropic: SocketAddr) {
+    let url = snapshot.listening.first().map_or_else(String::new, |address| format!("http://{address}"));
+    println!("SANDBOX: three made-up seats and a pretended Anthropic ({anthropic}). Nothing leaves this machine, no login is read.");
+    println!("{}", table(snapshot, &TimeZone::system()));
+    println!("Try it in another terminal; each request shows below, with its seat and why:");
+    println!("  curl -s {url}/v1/messages -H 'x-router-key: {key}' -H 'content-type: application/json' \\");
+    println!("    -d '{{\"model\":\"claude-opus-5-5\",\"max_tokens\":50,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'");
+    println!("  ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} claude -p hello");
+    println!("About twenty requests fill all three seats; a seat returns within two minutes. Ctrl-C ends it.");
+}
+
+/// Prints the seats.
+pub(crate) fn status(snapshot: &Snapshot, json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(snapshot)?);
+        return Ok(());
+    }
+    let sandbox = if snapshot.sandbox { "SANDBOX · " } else { "" };
+    println!("{sandbox}listening on {}", snapshot.listening.join(" and "));
+    match snapshot.seats.is_empty() {
+        true => println!("No Claude login was found on this machine; log in with `claude`."),
+        false => println!("{}", table(snapshot, &TimeZone::system())),
+    }
+    Ok(())
+}
+
+/// Prints what another device needs.
+pub(crate) fn key(config: &Config) -> anyhow::Result<()> {
+    for host in &config.hosts {
+        let address = SocketAddr::new(*host, config.port);
+        match host {
+            IpAddr::V4(any) if any.is_unspecified() => println!("http://<an address of this machine>:{}", config.port),
+            IpAddr::V6(any) if any.is_unspecified() => println!("http://<an address of this machine>:{}", config.port),
+            _ => println!("http://{address}"),
+        }
+    }
+    println!("{}", config.router_key);
+    Ok(())
+}
+
+/// Prints that a router answered.
+pub(crate) fn pinged(pinged: &Pinged) -> anyhow::Result<()> {
+    println!("The router at {} answers, and the key is good.", pinged.url);
+    Ok(())
+}
+
+fn table(snapshot: &Snapshot, zone: &TimeZone) -> Table {
+    let families: BTreeSet<&String> = snapshot.seats.iter().flat_map(|seat| &seat.windows).filter_map(|window| window.family.as_ref()).collect();
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let mut head = vec!["SEAT", "PLAN", "5-HOUR", "WEEK"];
+    head.extend(families.iter().map(|family| family.as_str()));
+    head.extend(["NEXT RESET", "STATE", "READ"]);
+    table.set_header(head.iter().map(|name| name.to_uppercase()));
+    for seat in &snapshot.seats {
+        let find = |kind: &str, family: Option<&String>| seat.windows.iter().find(|window| window.kind == kind && window.family.as_ref() == family);
+        let mut row = vec![
+            seat.label.clone(),
+            seat.plan.clone().unwrap_or_else(dash),
+            share(find("fiveHour", None)),
+            share(find("weekly", None)),
+        ];
+        row.extend(families.iter().map(|family| share(find("model", Some(family)))));
+        row.extend([next_reset(seat, snapshot.now), state(&seat.state, snapshot.now, zone), age(seat, snapshot.now)]);
+        table.add_row(row);
+    }
+    table
+}
+
+fn dash() -> String {
+    "–".into()
+}
+
+/// A share in whole per cent; unknown is a dash, never 0.
+fn share(window: Option<&WindowView>) -> String {
+    window.map_or_else(dash, |window| format!("{} %", (window.used / 100).min(100)))
+}
+
+fn next_reset(seat: &SeatView, now: i64) -> String {
+    let next = seat.windows.iter().filter_map(|window| Some((window.resets_at?, window))).min_by_key(|(at, _)| *at);
+    next.map_or_else(dash, |(at, window)| {
+        let name = match (window.kind.as_str(), &window.family) {
+            ("fiveHour", _) => "5-hour",
+            (_, Some(family)) => family,
+            _ => "week",
+        };
+        format!("{name} in {}", error::span(SignedDuration::from_secs(at - now)))
+    })
+}
+
+fn state(state: &SeatState, now: i64, zone: &TimeZone) -> String {
+    state.words(|at| {
+        let moment = |second| Timestamp::from_second(second).unwrap_or_default();
+        error::clock_time(moment(at), moment(now), zone)
+    })
+}
+
+fn age(seat: &SeatView, now: i64) -> String {
+    seat.read_at.map_or_else(dash, |read| match now - read {
+        ..60 => "just now".into(),
+        seconds => format!("{} ago", error::span(SignedDuration::from_secs(seconds))),
+    })
+}

@@ -1,0 +1,130 @@
+//! `start`: the router in the foreground, over the logins found or over made-up ones.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use gateway::config::Config;
+use gateway::instance::{Instance, InstanceError};
+use gateway::paths::Paths;
+use gateway::ports::{self, SystemClock};
+use gateway::{Handle, Ports};
+use jiff::tz::TimeZone;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::make_believe::{MadeUp, SANDBOX_KEY};
+use crate::show;
+
+/// How to start.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Over three made-up seats and a pretended Anthropic: nothing leaves this machine, nothing of yours is read.
+    #[arg(long)]
+    sandbox: bool,
+    /// The same, if no login is found on this machine.
+    #[arg(long)]
+    sandbox_if_empty: bool,
+    /// Listen on this port instead of the one in the settings.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+}
+
+pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        if options.sandbox || (options.sandbox_if_empty && has_no_login(paths)?) {
+            return start_sandbox(options).await;
+        }
+        let mut config = Config::load(&paths.config)?;
+        config.port = options.port.unwrap_or(config.port);
+        for key in &config.not_yet {
+            tracing::warn!("`{key}` in {} is understood, but this version does not act on it yet", paths.config.display());
+        }
+        let Some(_instance) = take_instance(&paths.lock())? else { return Ok(()) };
+        let ports = network(&config)?;
+        let handle = gateway::start(config, paths, ports, false).map_err(explain)?;
+        show::started(&handle.snapshot(), &paths.config);
+        until_stopped(handle).await
+    })
+}
+
+/// The router over the sandbox, in one process, on folders that go with it.
+async fn start_sandbox(options: &Options) -> anyhow::Result<()> {
+    let made_up = MadeUp::new().await?;
+    let config = made_up.config(options.port)?;
+    let ports = network(&config)?;
+    let handle = gateway::start(config, made_up.paths(), ports, true).map_err(explain)?;
+    show::started_sandbox(&handle.snapshot(), SANDBOX_KEY, made_up.address());
+    until_stopped(handle).await
+}
+
+/// Whether the settings lead to no login at all. The settings are not made by asking.
+fn has_no_login(paths: &Paths) -> anyhow::Result<bool> {
+    let config = match paths.config.exists() {
+        true => Config::load(&paths.config)?,
+        false => Config::parse(br#"{"routerKey":"not-used-yet"}"#)?.context("built-in settings")?,
+    };
+    let profiles = gateway::profile::discover(&config, paths);
+    Ok(!profiles.iter().any(|profile| gateway::credential::read(profile).is_ok()))
+}
+
+/// The instance lock; `None` if another router holds it, which is no failure.
+fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
+    match Instance::take(lock) {
+        Ok(instance) => Ok(Some(instance)),
+        Err(taken @ InstanceError::Taken { .. }) => {
+            show::line(&format!("Nothing to do: {taken}."));
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The real network, with TLS only where something is reached by it.
+fn network(config: &Config) -> anyhow::Result<Ports> {
+    let tls = match config.upstream.scheme_str() {
+        Some("https") => ports::system_tls().context("cannot use the system's trust store")?,
+        _ => ports::no_tls(),
+    };
+    Ok(Ports {
+        clock: Arc::new(SystemClock),
+        upstream: ports::pooled(tls.clone()),
+        calls: ports::own_calls(tls)?,
+        zone: TimeZone::system(),
+        seed: gateway::chance(),
+    })
+}
+
+/// A port that is taken has a way out.
+fn explain(error: gateway::StartError) -> anyhow::Error {
+    let hint = match &error {
+        gateway::StartError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            format!("port {} is taken by another program; choose another with `--port`, or `port` in the settings", address.port())
+        }
+        gateway::StartError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrNotAvailable => {
+            format!("{} is not an address of this machine now; `host` in the settings names it", address.ip())
+        }
+        _ => return error.into(),
+    };
+    anyhow::Error::new(error).context(hint)
+}
+
+/// Waits until the router ends, by a signal or by the `stop` command. A second signal ends it at once.
+async fn until_stopped(handle: Handle) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stopper = handle.stopper();
+    let mut ended = tokio::task::spawn_blocking(move || handle.join());
+    tokio::select! {
+        _ = &mut ended => return Ok(()),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping; running answers have ten seconds to end");
+    stopper.notify_one();
+    tokio::select! {
+        _ = &mut ended => Ok(()),
+        _ = terminate.recv() => std::process::exit(0),
+        _ = interrupt.recv() => std::process::exit(0),
+    }
+}

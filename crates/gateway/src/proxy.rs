@@ -1,0 +1,605 @@
+//! One request's life: let in, given to a seat, tried elsewhere where that helps, and handed on as it came.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, StatusCode, Uri};
+use http_body_util::BodyExt as _;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use pool::{AccountId, Conversation, Next, Observation, Outcome, Reason, Refusal};
+use tower::ServiceExt as _;
+
+use crate::anthropic::{self, ErrorBody, Limits, Opening};
+use crate::body::{self, Budget, LeasedBody, Sent, Tap, Upload, UploadError};
+use crate::connections::{Busy, Connection};
+use crate::credential::Secret;
+use crate::decode::SideCopy;
+use crate::error::ProxyError;
+use crate::forward;
+use crate::gate::{self, Keys, Names, Route};
+use crate::owners::{self, Owners};
+use crate::peek::Found;
+use crate::ports::{Upstream, UpstreamError};
+use crate::roster::Roster;
+use crate::scheduler::{LeaseGuard, Scheduler};
+
+/// How long a request may go from seat to seat before it is answered.
+const MOVING_FOR: SignedDuration = SignedDuration::from_secs(30);
+/// How much of a rejection, or of a stream's opening, is read to understand it.
+const REJECTION_LIMIT: usize = 64 << 10;
+/// How much of a stream is held back to see how it opens, and for how long.
+const OPENING_LIMIT: usize = 16 << 10;
+const OPENING_TIME: Duration = Duration::from_secs(2);
+/// The wait before the same seat is tried once more, in milliseconds: at least, and at most.
+const RETRY_AFTER_MS: (u64, u64) = (750, 3_000);
+/// How much of an answer is read for the ids it issues.
+const ISSUED_LIMIT: usize = 64 << 10;
+
+/// What all requests share.
+pub struct Proxy {
+    /// The pool.
+    pub scheduler: Arc<Scheduler>,
+    /// The seats and their tokens.
+    pub roster: Arc<Roster>,
+    /// The network.
+    pub upstream: Upstream,
+    /// Where requests go.
+    pub origin: Uri,
+    /// The owner's devices.
+    pub keys: Keys,
+    /// This machine's names.
+    pub names: Names,
+    /// The zone of the times in our answers.
+    pub zone: TimeZone,
+    /// The memory for uploads.
+    pub budget: Arc<Budget>,
+    /// Who issued which id.
+    pub owners: Arc<Mutex<Owners>>,
+}
+
+/// The routes: ours under `/_router/`, all else is forwarded or refused.
+pub fn router(proxy: Arc<Proxy>) -> axum::Router {
+    axum::Router::new()
+        .route("/_router/ping", axum::routing::get(ping))
+        .fallback(forward)
+        .with_state(proxy)
+}
+
+/// Says "ok" and nothing else; with a key, that the key is good.
+async fn ping(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
+    let headers = request.headers();
+    if let Err(refused) = gate::no_web_page(headers) {
+        return proxy.answer(&refused);
+    }
+    let shows_a_key = [gate::ROUTER_KEY, gate::API_KEY, header::AUTHORIZATION]
+        .iter()
+        .any(|name| headers.contains_key(name));
+    match (shows_a_key, gate::device(headers, &proxy.keys)) {
+        (false, _) if proxy.names.include(headers) => Response::new(Body::from("ok\n")),
+        (false, _) => proxy.answer(&ProxyError::ForeignHost),
+        (true, Ok(_)) => Response::new(Body::from("ok, and the key is good\n")),
+        (true, Err(wrong)) => proxy.answer(&wrong),
+    }
+}
+
+async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    if gate::no_web_page(&head.headers).is_ok() && gate::route(&head.method, &head.uri) == Ok(Route::Hello) {
+        return Response::new(Body::empty());
+    }
+    let (device, route) = match gate::admit(&head, &proxy.keys, &proxy.names) {
+        Ok(admitted) => admitted,
+        Err(refused) => return refuse(&proxy, &refused, &head, body, body::DRAIN_STRANGER),
+    };
+    let length = head
+        .headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let limit = matches!(route, Route::Messages | Route::CountTokens).then_some(body::REPLAY_LIMIT);
+    if limit.zip(length).is_some_and(|(limit, length)| length > limit) {
+        return refuse(&proxy, &ProxyError::TooLong, &head, body, body::DRAIN_KNOWN);
+    }
+    let busy = head.extensions.get::<Connection>().map(Connection::busy);
+    let upload = Upload::new(body, length, limit, has_json(&head.headers), Arc::clone(&proxy.budget));
+    let exchange = Exchange {
+        started: proxy.scheduler.now(),
+        device: device.to_owned(),
+        proxy: Arc::clone(&proxy),
+        head,
+        route,
+        length,
+        upload,
+        tried: Vec::new(),
+        stay: None,
+        reread: Vec::new(),
+        retried: false,
+        moved: false,
+        kept: None,
+        busy,
+    };
+    exchange.run().await
+}
+
+/// A refusal before the body was read. What comes of the body is dropped, and the connection closed after it.
+fn refuse(proxy: &Proxy, error: &ProxyError, head: &Parts, body: Body, bounds: body::Drain) -> Response {
+    let mut response = proxy.answer(error);
+    if !http_body::Body::is_end_stream(&body) {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        // A client that waits for leave to send is told no, and sends nothing.
+        if !head.headers.contains_key(header::EXPECT) {
+            body::drain(body, bounds);
+        }
+    }
+    response
+}
+
+/// Whether the body is JSON that can be looked at.
+fn has_json(headers: &HeaderMap) -> bool {
+    let encoded = headers.contains_key(header::CONTENT_ENCODING);
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    !encoded && kind.is_none_or(|kind| kind.to_ascii_lowercase().starts_with(b"application/json"))
+}
+
+impl Proxy {
+    fn answer(&self, error: &ProxyError) -> Response {
+        error.response(self.scheduler.now(), &self.zone)
+    }
+}
+
+/// A request on its way.
+struct Exchange {
+    proxy: Arc<Proxy>,
+    started: Timestamp,
+    device: String,
+    head: Parts,
+    route: Route,
+    length: Option<u64>,
+    upload: Upload,
+    /// Seats that are not tried again.
+    tried: Vec<AccountId>,
+    /// The seat that the next attempt belongs to, whatever else has room.
+    stay: Option<AccountId>,
+    /// Seats whose login was read anew for this request.
+    reread: Vec<AccountId>,
+    /// Whether the one retry on the same seat was used.
+    retried: bool,
+    /// Whether the one spare move was used.
+    moved: bool,
+    /// An answer that is handed on if nobody has a better one.
+    kept: Option<Response>,
+    busy: Option<Busy>,
+}
+
+/// An attempt's answer, with the seat that gave it.
+struct Answer {
+    lease: LeaseGuard,
+    reason: Reason,
+    access: Secret,
+    head: http::response::Parts,
+    /// What was read of the body already.
+    read: Vec<Bytes>,
+    rest: Body,
+    outcome: Outcome,
+    error: Option<ErrorBody>,
+}
+
+/// What became of an attempt.
+enum Attempt {
+    Answered(Answer),
+    /// The whole body says that it belongs elsewhere.
+    Misdirected,
+    Failed(LeaseGuard, UpstreamError),
+}
+
+impl Exchange {
+    async fn run(mut self) -> Response {
+        let response = self.respond().await;
+        // An answer may come before the upload's end; what is still on its way is taken in, within bounds.
+        self.upload.finish_behind();
+        response
+    }
+
+    async fn respond(&mut self) -> Response {
+        let agent = self.agent().is_some();
+        let enough = move |found: &Found| found.model.is_some() && (agent || found.first_turn.is_some());
+        if let Err(error) = self.upload.take_in_until(enough).await {
+            return self.broken_upload(&error);
+        }
+        loop {
+            let wanted = self.wanted();
+            let (lease, reason) = match self.proxy.scheduler.acquire(&wanted) {
+                Ok(leased) => leased,
+                Err(refusal) => return self.refused(refusal),
+            };
+            let Some(access) = self.proxy.roster.access(lease.account()) else {
+                self.tried.push(lease.account().clone());
+                lease.settle(&Outcome::Withdrawn);
+                continue;
+            };
+            let answer = match self.attempt(lease, reason, access, &wanted).await {
+                Ok(Attempt::Answered(answer)) => answer,
+                Ok(Attempt::Misdirected) => continue,
+                Ok(Attempt::Failed(lease, error)) => return self.failed(lease, &error),
+                Err(error) => return self.broken_upload(&error),
+            };
+            if let Some(response) = self.next(answer).await {
+                return response;
+            }
+        }
+    }
+
+    /// The sub-agent that speaks, if one does.
+    fn agent(&self) -> Option<&HeaderValue> {
+        self.head.headers.get("x-claude-code-agent-id")
+    }
+
+    /// What the pool needs to know of this request, as far as it was seen.
+    fn wanted(&self) -> pool::Request {
+        let nothing = Found::default();
+        let found = self.upload.found().unwrap_or(&nothing);
+        let own = match &self.route {
+            Route::Owned(id) => Some(id),
+            _ => None,
+        };
+        let owners = self.proxy.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        pool::Request {
+            conversation: self.conversation(found),
+            model: found.model.clone(),
+            owner: self.stay.clone().or_else(|| owners.of(own.into_iter().chain(&found.ids))),
+            tried: self.tried.clone(),
+        }
+    }
+
+    /// The conversation: a sub-agent's own, else the session's with its first turn, else the first turn's alone.
+    fn conversation(&self, found: &Found) -> Option<Conversation> {
+        let mut hasher = DefaultHasher::new();
+        if let Some(agent) = self.agent() {
+            agent.as_bytes().hash(&mut hasher);
+            return Some(Conversation(hasher.finish()));
+        }
+        let header = self.head.headers.get("x-claude-code-session-id").map(HeaderValue::as_bytes);
+        let session = header.or(found.user_id.as_deref().map(str::as_bytes));
+        if session.is_none() && found.first_turn.is_none() {
+            return None;
+        }
+        (session, found.first_turn).hash(&mut hasher);
+        Some(Conversation(hasher.finish()))
+    }
+
+    /// Sends the request to the lease's seat, and reads as much of the answer as it takes to understand it.
+    async fn attempt(&mut self, lease: LeaseGuard, reason: Reason, access: Secret, wanted: &pool::Request) -> Result<Attempt, UploadError> {
+        let mut request = Request::new(self.upload.reader());
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = forward::target(&self.proxy.origin, &self.head.uri);
+        let length = self.length.filter(|&length| length > 0 || self.head.method == Method::POST);
+        *request.headers_mut() = forward::request_headers(self.head.headers.clone(), &access, length);
+        let sending = self.proxy.upstream.clone().oneshot(request);
+
+        let proxy = Arc::clone(&self.proxy);
+        let still_right = |found: &Found| {
+            let owners = proxy.owners.lock().unwrap_or_else(PoisonError::into_inner);
+            let owner = owners.of(&found.ids);
+            found.model == wanted.model && (owner.is_none() || owner == wanted.owner || wanted.owner.is_some())
+        };
+        let response = match self.upload.alongside(sending, still_right).await? {
+            Sent::Ended(Ok(response)) => response,
+            Sent::Ended(Err(error)) => return Ok(Attempt::Failed(lease, error)),
+            Sent::Misdirected => {
+                lease.settle(&Outcome::Withdrawn);
+                return Ok(Attempt::Misdirected);
+            }
+        };
+        let (head, rest) = response.into_parts();
+        let mut answer = Answer {
+            lease,
+            reason,
+            access,
+            head,
+            read: Vec::new(),
+            rest,
+            outcome: Outcome::Served,
+            error: None,
+        };
+        answer.understand(&self.proxy).await;
+        Ok(Attempt::Answered(answer))
+    }
+
+    /// What follows from the answer: a response for the client, or another attempt.
+    async fn next(&mut self, answer: Answer) -> Option<Response> {
+        let account = answer.lease.account().clone();
+        if matches!(answer.outcome, Outcome::Served | Outcome::PassedOn) {
+            return Some(self.deliver(answer));
+        }
+        let (settled, next) = answer.settle();
+        let movable = self.upload.is_replayable() && self.proxy.scheduler.now().duration_since(self.started) < MOVING_FOR;
+        self.stay = None;
+        match next {
+            Next::Deliver if settled.outcome == Outcome::OauthUnsupported => {
+                let message = settled.error.map(|error| error.message).unwrap_or_default();
+                return Some(self.proxy.answer(&ProxyError::OauthUnsupported { message }));
+            }
+            Next::TryAnother if movable => {
+                self.tried.push(account);
+                settled.read_to_end().await;
+            }
+            Next::RereadAndRetry => {
+                let another = self.proxy.roster.refused(&account, &settled.access).await;
+                if !movable {
+                    return Some(self.proxy.answer(&ProxyError::Exhausted));
+                }
+                match another && !self.reread.contains(&account) {
+                    true => {
+                        self.reread.push(account.clone());
+                        self.stay = Some(account);
+                    }
+                    false => self.tried.push(account),
+                }
+            }
+            Next::TryOneOther if movable && !self.moved => {
+                self.moved = true;
+                self.tried.push(account);
+                self.kept = Some(settled.into_response(&self.proxy));
+            }
+            Next::RetryHere if movable && !self.retried => {
+                self.retried = true;
+                self.stay = Some(account);
+                tokio::time::sleep(retry_after()).await;
+            }
+            Next::Deliver | Next::TryAnother | Next::TryOneOther | Next::RetryHere => {
+                return Some(settled.into_response(&self.proxy));
+            }
+        }
+        None
+    }
+
+    /// Hands the answer on as it came; its lease is settled at its last byte.
+    fn deliver(&mut self, answer: Answer) -> Response {
+        let issues = matches!(self.route, Route::NewFile | Route::NewBatch) && answer.head.status.is_success();
+        let tap = issues.then(|| {
+            let copy = SideCopy::new(&answer.head.headers, ISSUED_LIMIT);
+            let (owners, account) = (Arc::clone(&self.proxy.owners), answer.lease.account().clone());
+            Tap::new(copy, move |body| {
+                let mut owners = owners.lock().unwrap_or_else(PoisonError::into_inner);
+                for id in owners::issued(body) {
+                    owners.note(id, account.clone());
+                }
+            })
+        });
+        self.log(answer.head.status, &self.proxy.roster.label(answer.lease.account()), answer.reason);
+        let stream = forward::is_event_stream(answer.head.status, &answer.head.headers);
+        let served_by = answer.served_by(&self.proxy);
+        let body = LeasedBody::new(answer.read, answer.rest, Some(answer.lease), stream, tap, self.busy.take());
+        let mut response = Response::from_parts(answer.head, Body::new(body));
+        forward::answer_headers(response.headers_mut(), served_by);
+        response
+    }
+
+    /// Nobody serves it: what was kept from an earlier attempt, or why.
+    fn refused(&mut self, refusal: Refusal) -> Response {
+        let error = match refusal {
+            Refusal::Cooling { until, window, seats } => ProxyError::AllFull { until, window, seats },
+            Refusal::NoSeat => ProxyError::NoSeat,
+            Refusal::Paused => ProxyError::Paused,
+            Refusal::NeedLogin(seats) => ProxyError::NeedLogin {
+                seats: seats.iter().map(|id| self.proxy.roster.label(id)).collect(),
+            },
+            Refusal::Exhausted => ProxyError::Exhausted,
+        };
+        if let Some(kept) = self.kept.take() {
+            self.log(kept.status(), "nobody else", "handed on");
+            return kept;
+        }
+        let response = self.proxy.answer(&error);
+        self.log(response.status(), "nobody", format!("{error:?}"));
+        self.close_after(response)
+    }
+
+    /// No answer came.
+    fn failed(&mut self, lease: LeaseGuard, error: &UpstreamError) -> Response {
+        let label = self.proxy.roster.label(lease.account());
+        lease.settle(&Outcome::Unreachable);
+        let said = match error {
+            UpstreamError::Connect(_) => ProxyError::Unreachable,
+            UpstreamError::Broken(_) => ProxyError::Broken,
+        };
+        let response = self.proxy.answer(&said);
+        self.log(response.status(), &label, chain(error));
+        self.close_after(response)
+    }
+
+    /// The client's body did not become whole.
+    fn broken_upload(&mut self, error: &UploadError) -> Response {
+        match error {
+            UploadError::TooLong => self.close_after(self.proxy.answer(&ProxyError::TooLong)),
+            // Nobody is there to read it.
+            UploadError::ClientLeft => self.proxy.answer(&ProxyError::Broken),
+        }
+    }
+
+    /// An answer of ours while the upload may still be on its way: the rest is dropped, the connection closed.
+    fn close_after(&self, mut response: Response) -> Response {
+        if !self.upload.is_complete() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    fn log(&self, status: StatusCode, seat: &str, reason: impl std::fmt::Display) {
+        let model = self.upload.found().and_then(|found| found.model.as_deref()).unwrap_or("-");
+        // The query is left out: somebody might put a key there.
+        let path = self.head.uri.path();
+        match status.as_u16() {
+            ..400 => tracing::info!(device = %self.device, "{} {path} {model}: {} from `{seat}` ({reason})", self.head.method, status.as_u16()),
+            _ => tracing::warn!(device = %self.device, "{} {path} {model}: {} from `{seat}` ({reason})", self.head.method, status.as_u16()),
+        }
+    }
+}
+
+/// An answer whose lease is settled.
+struct Settled {
+    reason: Reason,
+    account: AccountId,
+    access: Secret,
+    head: http::response::Parts,
+    read: Vec<Bytes>,
+    rest: Body,
+    outcome: Outcome,
+    error: Option<ErrorBody>,
+}
+
+impl Settled {
+    /// The answer as it came.
+    fn into_response(self, proxy: &Proxy) -> Response {
+        let served_by = forward::served_by(&proxy.roster.label(&self.account), &self.reason.to_string());
+        let body = LeasedBody::new(self.read, self.rest, None, false, None, None);
+        let mut response = Response::from_parts(self.head, Body::new(body));
+        forward::answer_headers(response.headers_mut(), served_by);
+        response
+    }
+
+    /// Reads what is left of a small rejection, so that its connection can be used for the next attempt.
+    async fn read_to_end(self) {
+        let mut rest = http_body_util::Limited::new(self.rest, REJECTION_LIMIT);
+        let end = async { while let Some(Ok(_)) = rest.frame().await {} };
+        let _ = tokio::time::timeout(Duration::from_millis(250), end).await;
+    }
+}
+
+impl Answer {
+    fn settle(self) -> (Settled, Next) {
+        let account = self.lease.account().clone();
+        let next = self.lease.settle(&self.outcome);
+        let settled = Settled {
+            reason: self.reason,
+            account,
+            access: self.access,
+            head: self.head,
+            read: self.read,
+            rest: self.rest,
+            outcome: self.outcome,
+            error: self.error,
+        };
+        (settled, next)
+    }
+
+    fn served_by(&self, proxy: &Proxy) -> HeaderValue {
+        forward::served_by(&proxy.roster.label(self.lease.account()), &self.reason.to_string())
+    }
+
+    /// Reads the head, and as much of the body as decides what the answer means.
+    async fn understand(&mut self, proxy: &Proxy) {
+        let limits = Limits::read(&self.head.headers);
+        let now = proxy.scheduler.now();
+        let windows = limits.readings(now);
+        if !windows.is_empty() {
+            let allowed = limits.allowed() && self.head.status.is_success();
+            proxy.scheduler.observe(self.lease.account(), Observation::Reading { windows, allowed });
+        }
+        self.outcome = if forward::is_event_stream(self.head.status, &self.head.headers) {
+            match self.opening().await {
+                Opening::Error(error) => {
+                    let outcome = anthropic::judge_opening(&error);
+                    self.error = Some(error);
+                    outcome
+                }
+                Opening::Undecided | Opening::Content => Outcome::Served,
+            }
+        } else {
+            if anthropic::wants_body(self.head.status) {
+                self.error = self.rejection().await;
+            }
+            anthropic::judge(self.head.status, &limits, self.error.as_ref())
+        };
+        if let Outcome::Limited(rejection) = &self.outcome {
+            let limits: Vec<String> = rejection.windows.iter().map(|(kind, _)| kind.to_string()).collect();
+            let seat = proxy.roster.label(self.lease.account());
+            tracing::info!(account.id = %self.lease.account(), "`{seat}` has reached its {} limit; the request moves on", limits.join(" and "));
+        }
+    }
+
+    /// How the stream opens. What was read to see it is kept, and handed on first.
+    async fn opening(&mut self) -> Opening {
+        let mut copy = SideCopy::new(&self.head.headers, OPENING_LIMIT);
+        let mut time = std::pin::pin!(tokio::time::sleep(OPENING_TIME));
+        let mut held = 0;
+        loop {
+            let opening = anthropic::opening(copy.bytes());
+            if opening != Opening::Undecided || copy.is_closed() || held >= OPENING_LIMIT {
+                return opening;
+            }
+            tokio::select! {
+                biased;
+                more = self.read_more() => match more {
+                    Some(piece) => {
+                        held += piece.len();
+                        copy.write(&piece);
+                    }
+                    None => return opening,
+                },
+                () = &mut time => return opening,
+            }
+        }
+    }
+
+    /// The error that a rejection's body tells, if it can be understood.
+    async fn rejection(&mut self) -> Option<ErrorBody> {
+        let mut copy = SideCopy::new(&self.head.headers, REJECTION_LIMIT);
+        let mut held = 0;
+        while held < REJECTION_LIMIT && !copy.is_closed() {
+            let Some(piece) = self.read_more().await else { break };
+            held += piece.len();
+            copy.write(&piece);
+        }
+        ErrorBody::read(copy.bytes())
+    }
+
+    /// Reads one more piece of the body, and keeps it; `None` at its end, or where it breaks.
+    async fn read_more(&mut self) -> Option<Bytes> {
+        loop {
+            match self.rest.frame().await {
+                None => {
+                    self.rest = Body::empty();
+                    return None;
+                }
+                Some(Err(error)) => {
+                    // What broke off here must break off for the client.
+                    let broken = futures_util::stream::iter([Err::<Bytes, _>(error)]);
+                    self.rest = Body::from_stream(broken);
+                    return None;
+                }
+                Some(Ok(frame)) => {
+                    if let Ok(piece) = frame.into_data() {
+                        self.read.push(piece.clone());
+                        return Some(piece);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A wait with full jitter.
+fn retry_after() -> Duration {
+    let (least, most) = RETRY_AFTER_MS;
+    let chance = getrandom::u32().map_or(0, u64::from);
+    Duration::from_millis(least + chance % (most - least))
+}
+
+/// An error with what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        line = format!("{line}: {next}");
+        cause = next.source();
+    }
+    line
+}

@@ -1,0 +1,106 @@
+//! Listening: one HTTP/1.1 connection at a time, with the limits that hold before a key is known.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tower::ServiceExt as _;
+
+use crate::connections::{Connection, Connections};
+
+/// How long the first request's head may take.
+const FIRST_HEAD: Duration = Duration::from_secs(15);
+/// How long a connection may be kept without a request, and how long a later head may take.
+const KEPT: Duration = Duration::from_mins(5);
+/// A burst of devices that reconnect waits here.
+const BACKLOG: u32 = 1_024;
+/// How long running requests may take to end when the router stops.
+pub const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// Opens the port at `address`.
+///
+/// # Errors
+/// If it cannot be had.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves `app` on `listeners` until `stop` is told; then accepts nothing more, and waits for what runs.
+pub async fn serve(listeners: Vec<TcpListener>, app: axum::Router, stop: Arc<Notify>) {
+    let connections = Connections::default();
+    let graceful = Arc::new(GracefulShutdown::new());
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        accepting.spawn(accept(listener, app.clone(), connections.clone(), Arc::clone(&graceful)));
+    }
+    stop.notified().await;
+    accepting.shutdown().await;
+    if let Some(graceful) = Arc::into_inner(graceful)
+        && tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await.is_err()
+    {
+        tracing::warn!("some answers did not end within {} s and were cut", LAST_WORDS.as_secs());
+    }
+}
+
+async fn accept(listener: TcpListener, app: axum::Router, connections: Connections, graceful: Arc<GracefulShutdown>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Without it the kernel holds small events back until the last one is acknowledged.
+                let _ = stream.set_nodelay(true);
+                tokio::spawn(converse(stream, app.clone(), connections.open(), graceful.watcher()));
+            }
+            Err(error) => {
+                // Out of descriptors, or a client that left at once: wait for one to come back.
+                tracing::warn!("could not accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, app: axum::Router, connection: Connection, watcher: hyper_util::server::graceful::Watcher) {
+    let first = Arc::new(Notify::new());
+    let service = {
+        let (first, connection) = (Arc::clone(&first), connection.clone());
+        hyper::service::service_fn(move |request: Request<Incoming>| {
+            first.notify_one();
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(connection.clone());
+            app.clone().oneshot(request)
+        })
+    };
+    let talking = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(KEPT)
+        .serve_connection(TokioIo::new(stream), service);
+    let talking = watcher.watch(talking);
+    let silent = async {
+        if tokio::time::timeout(FIRST_HEAD, first.notified()).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        ended = talking => if let Err(error) = ended {
+            tracing::debug!("a connection ended: {error}");
+        },
+        () = connection.closed() => tracing::debug!("a waiting connection gave way to a newer one"),
+        () = silent => {}
+    }
+}

@@ -1,0 +1,187 @@
+//! All that a screen may know: plain data, without a secret. One snapshot is enough to draw everything.
+
+use jiff::Timestamp;
+use pool::{Account, Token, WindowKind};
+use serde::{Deserialize, Serialize};
+
+use crate::roster::{Seat, Trouble};
+
+/// The shape's version; a reader that knows a lower one may go by the fields it knows.
+pub const VERSION: u32 = 1;
+
+/// The router as it is at one moment. Times are seconds since the epoch, shares are basis points (10 000 is all).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// The shape's version.
+    pub version: u32,
+    /// The program's version.
+    pub program: String,
+    /// When it was taken.
+    pub now: i64,
+    /// Where the router listens.
+    pub listening: Vec<String>,
+    /// Whether the seats are made up and Anthropic is pretended.
+    pub sandbox: bool,
+    /// The seats, by label.
+    pub seats: Vec<SeatView>,
+}
+
+/// One seat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SeatView {
+    /// Its id: account and organisation, or its directory where those are not known.
+    pub id: String,
+    /// Its short name.
+    pub label: String,
+    /// The owner's e-mail address.
+    pub email: Option<String>,
+    /// The organisation's name.
+    pub organization: Option<String>,
+    /// The plan.
+    pub plan: Option<String>,
+    /// What it can do now.
+    pub state: SeatState,
+    /// Its allowances as last seen; one that was never seen is missing.
+    pub windows: Vec<WindowView>,
+    /// Requests that run on it.
+    pub in_flight: u32,
+    /// When any allowance was last seen.
+    pub read_at: Option<i64>,
+    /// When its access token ends.
+    pub token_ends_at: Option<i64>,
+    /// The directories that hold its login.
+    pub dirs: Vec<String>,
+}
+
+/// What a seat can do now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum SeatState {
+    /// It serves.
+    Ready,
+    /// It serves, but not these families of models until then.
+    ReadyBut {
+        /// The family's name.
+        family: String,
+        /// When it serves them again.
+        until: i64,
+    },
+    /// It rests from a limit.
+    Resting {
+        /// The allowance, as it stands before the word *limit*; absent if it was not told.
+        limit: Option<String>,
+        /// When it returns.
+        until: i64,
+    },
+    /// Its owner switched it off.
+    Paused,
+    /// Nobody is logged in.
+    LoggedOut,
+    /// Its access token has expired.
+    Expired {
+        /// When that was.
+        since: i64,
+    },
+    /// Anthropic refused its token.
+    Refused,
+    /// Its login file cannot be read, and there is no token left.
+    Unreadable,
+}
+
+impl SeatState {
+    /// The state in words, with what to do where there is something to do. Times are told by `when`.
+    pub fn words(&self, when: impl Fn(i64) -> String) -> String {
+        match self {
+            Self::Ready => "ready".into(),
+            Self::ReadyBut { family, until } => format!("ready; {family} limit reached, back {}", when(*until)),
+            Self::Resting { limit: Some(limit), until } => format!("{limit} limit reached, back {}", when(*until)),
+            Self::Resting { limit: None, until } => format!("limit reached, back {}", when(*until)),
+            Self::Paused => "switched off".into(),
+            Self::LoggedOut => "not logged in; log in with `claude`".into(),
+            Self::Expired { .. } => "login expired; start `claude` once, and it renews it".into(),
+            Self::Refused => "Anthropic refused this login; log in again with `claude`".into(),
+            Self::Unreadable => "its login file cannot be read".into(),
+        }
+    }
+}
+
+/// One allowance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WindowView {
+    /// `fiveHour`, `weekly` or `model`.
+    pub kind: String,
+    /// The family's name, for `model`.
+    pub family: Option<String>,
+    /// The used share as of the snapshot, in basis points; it may exceed 10 000.
+    pub used: u16,
+    /// When it is empty again; absent while it has not begun.
+    pub resets_at: Option<i64>,
+    /// When it was seen.
+    pub observed_at: i64,
+}
+
+/// The view of one seat at `now`.
+pub fn seat_view(account: &Account, seat: &Seat, now: Timestamp) -> SeatView {
+    let windows = account.windows.iter().map(|(kind, window)| WindowView {
+        kind: match kind {
+            WindowKind::FiveHour => "fiveHour".into(),
+            WindowKind::Weekly => "weekly".into(),
+            WindowKind::Model(_) => "model".into(),
+        },
+        family: match kind {
+            WindowKind::Model(_) => Some(kind.to_string()),
+            WindowKind::FiveHour | WindowKind::Weekly => None,
+        },
+        used: window.used_at(now).basis_points(),
+        resets_at: window.resets_at.filter(|&reset| reset > now).map(Timestamp::as_second),
+        observed_at: window.observed_at.as_second(),
+    });
+    SeatView {
+        id: account.id.to_string(),
+        label: seat.label.clone(),
+        email: seat.email.clone(),
+        organization: seat.organization.clone(),
+        plan: seat.plan.clone(),
+        state: state(account, seat, now),
+        windows: windows.collect(),
+        in_flight: account.in_flight,
+        read_at: account.windows.observed_at().map(Timestamp::as_second),
+        token_ends_at: match account.token {
+            Token::Valid { expires_at } => expires_at.map(Timestamp::as_second),
+            Token::Refused { .. } | Token::Missing => None,
+        },
+        dirs: seat.dirs.iter().map(|dir| dir.display().to_string()).collect(),
+    }
+}
+
+fn state(account: &Account, seat: &Seat, now: Timestamp) -> SeatState {
+    if !account.wishes.enabled {
+        return SeatState::Paused;
+    }
+    match account.token {
+        Token::Missing if seat.trouble == Some(Trouble::Unreadable) => return SeatState::Unreadable,
+        Token::Missing => return SeatState::LoggedOut,
+        Token::Refused { .. } => return SeatState::Refused,
+        Token::Valid { expires_at: Some(end) } if end <= now => {
+            return SeatState::Expired { since: end.as_second() };
+        }
+        Token::Valid { .. } => {}
+    }
+    if let Some(rest) = account.resting(None, now) {
+        return SeatState::Resting {
+            limit: rest.window.as_ref().map(ToString::to_string),
+            until: rest.until.as_second(),
+        };
+    }
+    let families = account.cooldowns.iter().filter(|rest| rest.until > now);
+    match families.max_by_key(|rest| rest.until) {
+        Some(rest) => SeatState::ReadyBut {
+            family: rest.window.as_ref().map_or_else(String::new, ToString::to_string),
+            until: rest.until.as_second(),
+        },
+        None => SeatState::Ready,
+    }
+}
