@@ -112,7 +112,9 @@ impl MadeUp {
             "includeDefaultAccount": false,
             "configDirs": self.dirs,
         });
-        Config::parse(settings.to_string().as_bytes())?.context("the sandbox's settings have a key")
+        // Saved, so that the other commands find this router by its settings.
+        gateway::config::save(&self.paths.config, settings.to_string().as_bytes())?;
+        Ok(Config::load(&self.paths.config)?)
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn started(snapshot: &Snapshot, config: &Path) {
 }
 
 /// Prints what the sandbox is, and what to try.
-pub(crate) fn started_sandbox(snapshot: &Snapshot, key: &str, anthropic: SocketAddr) {
+pub(crate) fn started_sandbox(snapshot: &Snapshot, key: &str, anthropic: SocketAddr, config: &Path) {
     let url = snapshot.listening.first().map_or_else(String::new, |address| format!("http://{address}"));
     println!("SANDBOX: three made-up seats and a pretended Anthropic ({anthropic}). Nothing leaves this machine, no login is read.");
     println!("{}", table(snapshot, &TimeZone::system()));
@@ -45,6 +45,7 @@ pub(crate) fn started_sandbox(snapshot: &Snapshot, key: &str, anthropic: SocketA
     println!("  curl -s {url}/v1/messages -H 'x-router-key: {key}' -H 'content-type: application/json' \\");
     println!("    -d '{{\"model\":\"claude-opus-5-5\",\"max_tokens\":50,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'");
     println!("  ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} claude -p hello");
+    println!("  claude-proxy-router --config {} status", config.display());
     println!("About twenty requests fill all three seats; a seat returns within two minutes. Ctrl-C ends it.");
 }
 

@@ -54,7 +54,7 @@ async fn start_sandbox(options: &Options) -> anyhow::Result<()> {
     let config = made_up.config(options.port)?;
     let ports = network(&config)?;
     let handle = gateway::start(config, made_up.paths(), ports, true).map_err(explain)?;
-    show::started_sandbox(&handle.snapshot(), SANDBOX_KEY, made_up.address());
+    show::started_sandbox(&handle.snapshot(), SANDBOX_KEY, made_up.address(), &made_up.paths().config);
     until_stopped(handle).await
 }
 

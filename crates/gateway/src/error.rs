@@ -86,7 +86,7 @@ impl ProxyError {
     }
 
     /// The word in our own header.
-    const fn kind(&self) -> &'static str {
+    pub const fn kind(&self) -> &'static str {
         match self {
             Self::WrongKey { .. } => "wrong_key",
             Self::FromWebPage => "from_web_page",

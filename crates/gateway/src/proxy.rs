@@ -398,7 +398,7 @@ impl Exchange {
             return kept;
         }
         let response = self.proxy.answer(&error);
-        self.log(response.status(), "nobody", format!("{error:?}"));
+        self.log(response.status(), "nobody", error.kind());
         self.close_after(response)
     }
 

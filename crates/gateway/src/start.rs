@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use tokio::net::UnixListener;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::control::{self, Control};
@@ -97,7 +97,7 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
             stop: Arc::clone(&stop),
         },
     };
-    let (ready, is_ready) = oneshot::channel();
+    let (ready, is_ready) = mpsc::channel();
     let stopped = Arc::clone(&stop);
     let thread = thread::Builder::new()
         .name("gateway".into())
@@ -112,7 +112,7 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         })
         .map_err(StartError::Thread)?;
     // It fails only if the thread has panicked, which joining shows.
-    let _ = is_ready.blocking_recv();
+    let _ = is_ready.recv();
     Ok(Handle {
         listening,
         snapshot,
