@@ -46,7 +46,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             let hosts: Vec<&str> = options.host.iter().map(String::as_str).collect();
             let identity = Identity::generate(&hosts);
             if let Some(file) = &options.cert_out {
-                fs::write(file, identity.certificate_pem()).with_context(|| format!("cannot write {}", file.display()))?;
+                fs::write(file, identity.certificate_pem())
+                    .with_context(|| format!("cannot write {}", file.display()))?;
             }
             crate::show::line(&format!("The sandbox pretends to be Anthropic at https://{address}"));
             sandbox::serve_tls(listener, sandbox, identity).await;

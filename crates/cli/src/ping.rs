@@ -22,9 +22,11 @@ pub(crate) fn ping(url: &str, key: &str) -> anyhow::Result<Pinged> {
 }
 
 async fn check(url: &str, key: &str) -> anyhow::Result<Pinged> {
-    let uri: Uri = url.parse().ok().filter(|uri: &Uri| uri.host().is_some()).with_context(|| {
-        format!("`{url}` is no address; it looks like `http://100.64.0.1:18787`")
-    })?;
+    let uri: Uri = url
+        .parse()
+        .ok()
+        .filter(|uri: &Uri| uri.host().is_some())
+        .with_context(|| format!("`{url}` is no address; it looks like `http://100.64.0.1:18787`"))?;
     let secure = uri.scheme_str() == Some("https");
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
@@ -41,16 +43,22 @@ async fn check(url: &str, key: &str) -> anyhow::Result<Pinged> {
     let calls = ports::own_calls(tls)?;
     let answer = match tokio::time::timeout(STEP, tower::ServiceExt::oneshot(calls, request)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(ports::UpstreamError::Broken(_))) => bail!("service: something listens at {url}, but it does not speak HTTP"),
+        Ok(Err(ports::UpstreamError::Broken(_))) => {
+            bail!("service: something listens at {url}, but it does not speak HTTP")
+        }
         Ok(Err(ports::UpstreamError::Connect(_))) | Err(_) => {
-            bail!("connect: nothing answers at {host}:{port}; is the router running there, listening on that address, and let through by the firewall?");
+            bail!(
+                "connect: nothing answers at {host}:{port}; is the router running there, listening on that address, and let through by the firewall?"
+            );
         }
     };
     let ours = answer.headers().contains_key("x-claude-proxy-router-error");
     match answer.status() {
         StatusCode::OK => {}
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if ours => {
-            bail!("key: the router at {url} does not know this key; `claude-proxy-router key` on its machine shows the right one");
+            bail!(
+                "key: the router at {url} does not know this key; `claude-proxy-router key` on its machine shows the right one"
+            );
         }
         status => bail!("service: what answers at {url} is not a Claude Proxy Router (it said {status})"),
     }

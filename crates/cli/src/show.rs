@@ -1,6 +1,10 @@
 //! What the command prints. Nothing else here writes to the terminal.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the module that prints")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is the module that prints"
+)]
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -27,10 +31,16 @@ pub(crate) fn error(error: &anyhow::Error) {
 
 /// Prints that the router runs, and over what.
 pub(crate) fn started(snapshot: &Snapshot, config: &Path) {
-    println!("Claude Proxy Router {} listens on {}", snapshot.program, snapshot.listening.join(" and "));
+    println!(
+        "Claude Proxy Router {} listens on {}",
+        snapshot.program,
+        snapshot.listening.join(" and ")
+    );
     println!("Settings: {}", config.display());
     match snapshot.seats.is_empty() {
-        true => println!("No Claude login was found on this machine yet; log in with `claude`, it is noticed within ten seconds."),
+        true => println!(
+            "No Claude login was found on this machine yet; log in with `claude`, it is noticed within ten seconds."
+        ),
         false => println!("{}", table(snapshot, &TimeZone::system())),
     }
     println!("The address and key for another device: claude-proxy-router key");
@@ -38,12 +48,19 @@ pub(crate) fn started(snapshot: &Snapshot, config: &Path) {
 
 /// Prints what the sandbox is, and what to try.
 pub(crate) fn started_sandbox(snapshot: &Snapshot, key: &str, anthropic: SocketAddr, config: &Path) {
-    let url = snapshot.listening.first().map_or_else(String::new, |address| format!("http://{address}"));
-    println!("SANDBOX: three made-up seats and a pretended Anthropic ({anthropic}). Nothing leaves this machine, no login is read.");
+    let url = snapshot
+        .listening
+        .first()
+        .map_or_else(String::new, |address| format!("http://{address}"));
+    println!(
+        "SANDBOX: three made-up seats and a pretended Anthropic ({anthropic}). Nothing leaves this machine, no login is read."
+    );
     println!("{}", table(snapshot, &TimeZone::system()));
     println!("Try it in another terminal; each request shows below, with its seat and why:");
     println!("  curl -s {url}/v1/messages -H 'x-router-key: {key}' -H 'content-type: application/json' \\");
-    println!("    -d '{{\"model\":\"claude-opus-5-5\",\"max_tokens\":50,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'");
+    println!(
+        "    -d '{{\"model\":\"claude-opus-5-5\",\"max_tokens\":50,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'"
+    );
     println!("  ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} claude -p hello");
     println!("  claude-proxy-router --config {} status", config.display());
     println!("About twenty requests fill all three seats; a seat returns within two minutes. Ctrl-C ends it.");
@@ -85,15 +102,26 @@ pub(crate) fn pinged(pinged: &Pinged) -> anyhow::Result<()> {
 }
 
 fn table(snapshot: &Snapshot, zone: &TimeZone) -> Table {
-    let families: BTreeSet<&String> = snapshot.seats.iter().flat_map(|seat| &seat.windows).filter_map(|window| window.family.as_ref()).collect();
+    let families: BTreeSet<&String> = snapshot
+        .seats
+        .iter()
+        .flat_map(|seat| &seat.windows)
+        .filter_map(|window| window.family.as_ref())
+        .collect();
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
     let mut head = vec!["SEAT", "PLAN", "5-HOUR", "WEEK"];
     head.extend(families.iter().map(|family| family.as_str()));
     head.extend(["NEXT RESET", "STATE", "READ"]);
     table.set_header(head.iter().map(|name| name.to_uppercase()));
     for seat in &snapshot.seats {
-        let find = |kind: &str, family: Option<&String>| seat.windows.iter().find(|window| window.kind == kind && window.family.as_ref() == family);
+        let find = |kind: &str, family: Option<&String>| {
+            seat.windows
+                .iter()
+                .find(|window| window.kind == kind && window.family.as_ref() == family)
+        };
         let mut row = vec![
             seat.label.clone(),
             seat.plan.clone().unwrap_or_else(dash),
@@ -101,7 +129,11 @@ fn table(snapshot: &Snapshot, zone: &TimeZone) -> Table {
             share(find("weekly", None)),
         ];
         row.extend(families.iter().map(|family| share(find("model", Some(family)))));
-        row.extend([next_reset(seat, snapshot.now), state(&seat.state, snapshot.now, zone), age(seat, snapshot.now)]);
+        row.extend([
+            next_reset(seat, snapshot.now),
+            state(&seat.state, snapshot.now, zone),
+            age(seat, snapshot.now),
+        ]);
         table.add_row(row);
     }
     table
@@ -117,7 +149,11 @@ fn share(window: Option<&WindowView>) -> String {
 }
 
 fn next_reset(seat: &SeatView, now: i64) -> String {
-    let next = seat.windows.iter().filter_map(|window| Some((window.resets_at?, window))).min_by_key(|(at, _)| *at);
+    let next = seat
+        .windows
+        .iter()
+        .filter_map(|window| Some((window.resets_at?, window)))
+        .min_by_key(|(at, _)| *at);
     next.map_or_else(dash, |(at, window)| {
         let name = match (window.kind.as_str(), &window.family) {
             ("fiveHour", _) => "5-hour",

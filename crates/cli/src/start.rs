@@ -38,9 +38,14 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
         let mut config = Config::load(&paths.config)?;
         config.port = options.port.unwrap_or(config.port);
         for key in &config.not_yet {
-            tracing::warn!("`{key}` in {} is understood, but this version does not act on it yet", paths.config.display());
+            tracing::warn!(
+                "`{key}` in {} is understood, but this version does not act on it yet",
+                paths.config.display()
+            );
         }
-        let Some(_instance) = take_instance(&paths.lock())? else { return Ok(()) };
+        let Some(_instance) = take_instance(&paths.lock())? else {
+            return Ok(());
+        };
         let ports = network(&config)?;
         let handle = gateway::start(config, paths, ports, false).map_err(explain)?;
         show::started(&handle.snapshot(), &paths.config);
@@ -54,7 +59,12 @@ async fn start_sandbox(options: &Options) -> anyhow::Result<()> {
     let config = made_up.config(options.port)?;
     let ports = network(&config)?;
     let handle = gateway::start(config, made_up.paths(), ports, true).map_err(explain)?;
-    show::started_sandbox(&handle.snapshot(), SANDBOX_KEY, made_up.address(), &made_up.paths().config);
+    show::started_sandbox(
+        &handle.snapshot(),
+        SANDBOX_KEY,
+        made_up.address(),
+        &made_up.paths().config,
+    );
     until_stopped(handle).await
 }
 
@@ -65,7 +75,9 @@ fn has_no_login(paths: &Paths) -> anyhow::Result<bool> {
         false => Config::parse(br#"{"routerKey":"not-used-yet"}"#)?.context("built-in settings")?,
     };
     let profiles = gateway::profile::discover(&config, paths);
-    Ok(!profiles.iter().any(|profile| gateway::credential::read(profile).is_ok()))
+    Ok(!profiles
+        .iter()
+        .any(|profile| gateway::credential::read(profile).is_ok()))
 }
 
 /// The instance lock; `None` if another router holds it, which is no failure.
@@ -99,10 +111,16 @@ fn network(config: &Config) -> anyhow::Result<Ports> {
 fn explain(error: gateway::StartError) -> anyhow::Error {
     let hint = match &error {
         gateway::StartError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            format!("port {} is taken by another program; choose another with `--port`, or `port` in the settings", address.port())
+            format!(
+                "port {} is taken by another program; choose another with `--port`, or `port` in the settings",
+                address.port()
+            )
         }
         gateway::StartError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrNotAvailable => {
-            format!("{} is not an address of this machine now; `host` in the settings names it", address.ip())
+            format!(
+                "{} is not an address of this machine now; `host` in the settings names it",
+                address.ip()
+            )
         }
         _ => return error.into(),
     };

@@ -1,8 +1,8 @@
 //! Every wire format of Anthropic's that we read or write: rate-limit headers, error bodies, the usage answer, the
 //! OAuth beta value, our own answer in the native shape. Pure; nothing else knows these names.
 
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
 use pool::{Family, Outcome, Rejection, Utilization, Window, WindowKind};
 use serde::Deserialize;
@@ -57,7 +57,9 @@ impl Limits {
             ..Self::default()
         };
         for (name, value) in headers {
-            let Some(field) = name.as_str().strip_prefix(PREFIX) else { continue };
+            let Some(field) = name.as_str().strip_prefix(PREFIX) else {
+                continue;
+            };
             let Ok(value) = value.to_str() else { continue };
             match field {
                 "status" => limits.overall = verdict(value),
@@ -70,7 +72,9 @@ impl Limits {
     }
 
     fn read_window(&mut self, field: &str, value: &str) {
-        let Some((label, what)) = field.rsplit_once('-') else { return };
+        let Some((label, what)) = field.rsplit_once('-') else {
+            return;
+        };
         let Some(kind) = labelled(label) else { return };
         let index = match self.windows.iter().position(|window| window.kind == kind) {
             Some(index) => index,
@@ -120,7 +124,10 @@ impl Limits {
     /// A window's own status counts; without one the claim of an answer that was rejected as a whole; without
     /// either the answer as a whole.
     pub fn rejection(&self) -> Option<Rejection> {
-        let rejected = self.windows.iter().filter(|window| window.verdict == Some(Verdict::Rejected));
+        let rejected = self
+            .windows
+            .iter()
+            .filter(|window| window.verdict == Some(Verdict::Rejected));
         let mut windows: Vec<_> = rejected.map(|window| (window.kind.clone(), window.resets_at)).collect();
         if windows.is_empty() {
             if self.overall != Some(Verdict::Rejected) {
@@ -166,7 +173,9 @@ fn labelled(label: &str) -> Option<WindowKind> {
         "5h" => Some(WindowKind::FiveHour),
         "7d" => Some(WindowKind::Weekly),
         "7d_oi" => Some(WindowKind::Model(Family::new(OVERAGE_INCLUDED))),
-        _ => label.strip_prefix("7d_").map(|family| WindowKind::Model(Family::new(family))),
+        _ => label
+            .strip_prefix("7d_")
+            .map(|family| WindowKind::Model(Family::new(family))),
     }
 }
 
@@ -203,7 +212,10 @@ pub fn rejected_headers(window: Option<&WindowKind>, until: Timestamp, now: Time
         }
     };
     put("status", "rejected");
-    put("representative-claim", &window.map_or_else(|| "five_hour".into(), claim));
+    put(
+        "representative-claim",
+        &window.map_or_else(|| "five_hour".into(), claim),
+    );
     put("reset", &seconds_up(until).to_string());
     headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds_until(until, now)));
     headers
@@ -296,7 +308,10 @@ pub fn judge(status: StatusCode, limits: &Limits, error: Option<&ErrorBody>) -> 
 
 /// The answer to a request without the OAuth beta value; no seat is at fault.
 fn is_oauth_unsupported(error: &ErrorBody) -> bool {
-    error.message.to_lowercase().contains("oauth authentication is currently not supported")
+    error
+        .message
+        .to_lowercase()
+        .contains("oauth authentication is currently not supported")
 }
 
 /// What a stream's beginning says.
@@ -363,7 +378,9 @@ pub fn parse_usage(body: &[u8], now: Timestamp) -> Result<Vec<(WindowKind, Windo
     let mut windows = Vec::new();
     for (key, value) in &answer {
         let kind = match key.as_str() {
-            "five_hour" | "seven_day" | "seven_day_opus" | "seven_day_sonnet" | "seven_day_overage_included" => claimed(key),
+            "five_hour" | "seven_day" | "seven_day_opus" | "seven_day_sonnet" | "seven_day_overage_included" => {
+                claimed(key)
+            }
             _ => None,
         };
         windows.extend(kind.zip(usage_window(value, "utilization", now)));
@@ -410,14 +427,25 @@ mod tests {
     fn headers(lines: &[(&str, &str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (name, value) in lines {
-            map.append(HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap());
+            map.append(
+                HeaderName::try_from(*name).unwrap(),
+                HeaderValue::from_str(value).unwrap(),
+            );
         }
         map
     }
 
     fn unified(lines: &[(&str, &str)]) -> Limits {
-        let lines: Vec<_> = lines.iter().map(|(field, value)| (format!("{PREFIX}{field}"), *value)).collect();
-        Limits::read(&headers(&lines.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>()))
+        let lines: Vec<_> = lines
+            .iter()
+            .map(|(field, value)| (format!("{PREFIX}{field}"), *value))
+            .collect();
+        Limits::read(&headers(
+            &lines
+                .iter()
+                .map(|(name, value)| (name.as_str(), *value))
+                .collect::<Vec<_>>(),
+        ))
     }
 
     fn fable() -> WindowKind {
@@ -443,44 +471,91 @@ mod tests {
             .into_iter()
             .map(|(kind, window)| (kind.to_string(), window.used.basis_points()))
             .collect();
-        assert_eq!(readings, [("5-hour".into(), 500), ("weekly".into(), 1_400), ("Fable".into(), 2_700)]);
+        assert_eq!(
+            readings,
+            [
+                ("5-hour".into(), 500),
+                ("weekly".into(), 1_400),
+                ("Fable".into(), 2_700)
+            ]
+        );
         assert!(limits.allowed());
         assert_eq!(limits.rejection(), None);
     }
 
     #[test]
     fn what_is_rejected_is_told_by_the_window_then_the_claim_then_the_answer() {
-        type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<Vec<(WindowKind, Option<i64>)>>);
+        type Row<'a> = (
+            &'a str,
+            &'a [(&'a str, &'a str)],
+            Option<Vec<(WindowKind, Option<i64>)>>,
+        );
         let rows: &[Row<'_>] = &[
             (
                 "two windows",
-                &[("status", "rejected"), ("5h-status", "rejected"), ("5h-reset", "600"), ("7d-status", "rejected"), ("7d-reset", "200000")],
-                Some(vec![(WindowKind::FiveHour, Some(600)), (WindowKind::Weekly, Some(200_000))]),
+                &[
+                    ("status", "rejected"),
+                    ("5h-status", "rejected"),
+                    ("5h-reset", "600"),
+                    ("7d-status", "rejected"),
+                    ("7d-reset", "200000"),
+                ],
+                Some(vec![
+                    (WindowKind::FiveHour, Some(600)),
+                    (WindowKind::Weekly, Some(200_000)),
+                ]),
             ),
             (
                 "a family alone",
-                &[("status", "rejected"), ("5h-status", "allowed"), ("7d_oi-status", "rejected"), ("7d_oi-reset", "9")],
+                &[
+                    ("status", "rejected"),
+                    ("5h-status", "allowed"),
+                    ("7d_oi-status", "rejected"),
+                    ("7d_oi-reset", "9"),
+                ],
                 Some(vec![(fable(), Some(9))]),
             ),
             (
                 "the claim",
-                &[("status", "rejected"), ("representative-claim", "seven_day"), ("7d-reset", "77")],
+                &[
+                    ("status", "rejected"),
+                    ("representative-claim", "seven_day"),
+                    ("7d-reset", "77"),
+                ],
                 Some(vec![(WindowKind::Weekly, Some(77))]),
             ),
-            ("the whole answer", &[("status", "rejected"), ("reset", "5")], Some(vec![])),
+            (
+                "the whole answer",
+                &[("status", "rejected"), ("reset", "5")],
+                Some(vec![]),
+            ),
             ("no limit named", &[("overage-disabled-reason", "out_of_credits")], None),
-            ("allowed", &[("status", "allowed"), ("representative-claim", "five_hour")], None),
+            (
+                "allowed",
+                &[("status", "allowed"), ("representative-claim", "five_hour")],
+                None,
+            ),
         ];
         for (what, lines, want) in rows {
             let got = unified(lines).rejection().map(|rejection| rejection.windows);
-            let want = want.as_ref().map(|windows| windows.iter().map(|(kind, reset)| (kind.clone(), reset.map(at))).collect::<Vec<_>>());
+            let want = want.as_ref().map(|windows| {
+                windows
+                    .iter()
+                    .map(|(kind, reset)| (kind.clone(), reset.map(at)))
+                    .collect::<Vec<_>>()
+            });
             assert_eq!(got, want, "{what}");
         }
     }
 
     #[test]
     fn odd_header_values_are_left_out() {
-        let limits = unified(&[("5h-utilization", "NaN"), ("5h-reset", "-1"), ("7d-utilization", "lots"), ("7d-reset", "99999999999999")]);
+        let limits = unified(&[
+            ("5h-utilization", "NaN"),
+            ("5h-reset", "-1"),
+            ("7d-utilization", "lots"),
+            ("7d-reset", "99999999999999"),
+        ]);
         assert_eq!(limits.readings(at(0)), []);
     }
 
@@ -489,9 +564,18 @@ mod tests {
         for (lines, want) in [
             (&[][..], vec![OAUTH_BETA]),
             (&[("anthropic-beta", "a,b")], vec!["a,b,oauth-2025-04-20"]),
-            (&[("anthropic-beta", "a, oauth-2025-04-20,b")], vec!["a, oauth-2025-04-20,b"]),
-            (&[("anthropic-beta", "a"), ("anthropic-beta", "b")], vec!["a,oauth-2025-04-20", "b"]),
-            (&[("anthropic-beta", "a"), ("anthropic-beta", "oauth-2025-04-20")], vec!["a", OAUTH_BETA]),
+            (
+                &[("anthropic-beta", "a, oauth-2025-04-20,b")],
+                vec!["a, oauth-2025-04-20,b"],
+            ),
+            (
+                &[("anthropic-beta", "a"), ("anthropic-beta", "b")],
+                vec!["a,oauth-2025-04-20", "b"],
+            ),
+            (
+                &[("anthropic-beta", "a"), ("anthropic-beta", "oauth-2025-04-20")],
+                vec!["a", OAUTH_BETA],
+            ),
         ] {
             let mut map = headers(lines);
             add_oauth_beta(&mut map);
@@ -510,9 +594,18 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let body = r#"{"five_hour":{"utilization":0,"resets_at":null},"seven_day":{"utilization":12.0,"resets_at":"2026-12-03T07:00:00.528743+00:00"},"seven_day_opus":null}"#;
-        assert_eq!(read(body), [("5-hour".into(), 0, false), ("weekly".into(), 1_200, true)]);
-        assert_eq!(read(r#"{"five_hour":null,"seven_day":{"utilization":1,"resets_at":null}}"#), [("weekly".into(), 100, false)]);
-        assert_eq!(read(r#"{"five_hour":{"utilization":"x"},"seven_day":{"utilization":1}}"#), [("weekly".into(), 100, false)]);
+        assert_eq!(
+            read(body),
+            [("5-hour".into(), 0, false), ("weekly".into(), 1_200, true)]
+        );
+        assert_eq!(
+            read(r#"{"five_hour":null,"seven_day":{"utilization":1,"resets_at":null}}"#),
+            [("weekly".into(), 100, false)]
+        );
+        assert_eq!(
+            read(r#"{"five_hour":{"utilization":"x"},"seven_day":{"utilization":1}}"#),
+            [("weekly".into(), 100, false)]
+        );
         assert_eq!(read(r#"{"five_hour":{"utilization":5,"resets_at":"soon"}}"#), []);
         assert_eq!(read("{}"), []);
         assert!(parse_usage(b"<html>", at(0)).is_err());
@@ -527,8 +620,14 @@ mod tests {
             {"kind":"weekly_scoped","percent":12,"resets_at":null,"scope":{"model":null,"surface":"cowork"}},
             {"kind":"monthly_mystery","percent":99,"resets_at":null}]}"#;
         let windows = parse_usage(body.as_bytes(), at(0)).unwrap();
-        let kinds: Vec<_> = windows.iter().map(|(kind, window)| (kind.to_string(), window.used.shown_percent())).collect();
-        assert_eq!(kinds, [("5-hour".into(), 10), ("weekly".into(), 38), ("Fable".into(), 100)]);
+        let kinds: Vec<_> = windows
+            .iter()
+            .map(|(kind, window)| (kind.to_string(), window.used.shown_percent()))
+            .collect();
+        assert_eq!(
+            kinds,
+            [("5-hour".into(), 10), ("weekly".into(), 38), ("Fable".into(), 100)]
+        );
     }
 
     #[test]
@@ -542,11 +641,20 @@ mod tests {
         for (stream, want) in [
             (String::new(), Opening::Undecided),
             (start.into(), Opening::Undecided),
-            (format!("{start}event: content_block_start\ndata: {{}}"), Opening::Undecided),
-            (format!("{start}event: content_block_start\ndata: {{}}\n\n"), Opening::Content),
+            (
+                format!("{start}event: content_block_start\ndata: {{}}"),
+                Opening::Undecided,
+            ),
+            (
+                format!("{start}event: content_block_start\ndata: {{}}\n\n"),
+                Opening::Content,
+            ),
             (format!("{start}{error}"), Opening::Error(overloaded.clone())),
             (error.replace('\n', "\r\n"), Opening::Error(overloaded.clone())),
-            ("event: error\ndata: gibberish\n\n".into(), Opening::Error(ErrorBody::default())),
+            (
+                "event: error\ndata: gibberish\n\n".into(),
+                Opening::Error(ErrorBody::default()),
+            ),
         ] {
             assert_eq!(opening(stream.as_bytes()), want, "{stream}");
         }

@@ -457,7 +457,14 @@ const TAIL: usize = 128;
 
 impl LeasedBody {
     /// `rest` after the `opening` that was read already. A `stream` that ends without its last event is logged.
-    pub fn new(opening: Vec<Bytes>, rest: Body, lease: Option<LeaseGuard>, stream: bool, tap: Option<Tap>, busy: Option<Busy>) -> Self {
+    pub fn new(
+        opening: Vec<Bytes>,
+        rest: Body,
+        lease: Option<LeaseGuard>,
+        stream: bool,
+        tap: Option<Tap>,
+        busy: Option<Busy>,
+    ) -> Self {
         let mut body = Self {
             opening: VecDeque::new(),
             rest,
@@ -596,9 +603,15 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_piece_waits_until_the_whole_was_seen() {
-        let mut upload = upload(pieces(&["{\"model\":\"a\",", "\"model\":\"b\"}"]), None, &Arc::default());
+        let mut upload = upload(
+            pieces(&["{\"model\":\"a\",", "\"model\":\"b\"}"]),
+            None,
+            &Arc::default(),
+        );
         let reader = upload.reader();
-        let sent = upload.alongside(read(reader), |found| found.model.as_deref() == Some("a")).await;
+        let sent = upload
+            .alongside(read(reader), |found| found.model.as_deref() == Some("a"))
+            .await;
         assert!(matches!(sent, Ok(Sent::Misdirected)));
         let reader = upload.reader();
         let Ok(Sent::Ended(sent)) = upload.alongside(read(reader), |_| true).await else {
@@ -611,7 +624,10 @@ mod tests {
     async fn an_upload_over_its_limit_is_never_sent_whole() {
         let mut upload = upload(pieces(&["12345", "67890"]), Some(9), &Arc::default());
         let reader = upload.reader();
-        assert!(matches!(upload.alongside(reader.collect(), |_| true).await, Err(UploadError::TooLong)));
+        assert!(matches!(
+            upload.alongside(reader.collect(), |_| true).await,
+            Err(UploadError::TooLong)
+        ));
     }
 
     #[tokio::test]
@@ -626,7 +642,11 @@ mod tests {
         };
         assert_eq!(sent.unwrap().to_bytes().len(), 5_000_000);
         assert!(!upload.is_replayable());
-        assert_eq!(budget.0.load(Ordering::Relaxed), 600_000, "what is not kept is not charged");
+        assert_eq!(
+            budget.0.load(Ordering::Relaxed),
+            600_000,
+            "what is not kept is not charged"
+        );
     }
 
     #[tokio::test]

@@ -257,15 +257,22 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> ConfigErro
     let what = match inner.classify() {
         serde_json::error::Category::Data if text.starts_with("unknown field") => {
             // The unknown key is the path's last step; the message lists those that exist.
-            format!("`{path}` is not a setting ({})", text.split(" at line").next().unwrap_or_default())
+            format!(
+                "`{path}` is not a setting ({})",
+                text.split(" at line").next().unwrap_or_default()
+            )
         }
         serde_json::error::Category::Data => {
-            let expected = text
-                .split_once("expected ")
-                .map_or("something else", |(_, rest)| rest.split(" at line").next().unwrap_or(rest));
+            let expected = text.split_once("expected ").map_or("something else", |(_, rest)| {
+                rest.split(" at line").next().unwrap_or(rest)
+            });
             format!("`{path}` must be {expected} (line {})", inner.line())
         }
-        _ => format!("is not complete JSON (line {}, column {})", inner.line(), inner.column()),
+        _ => format!(
+            "is not complete JSON (line {}, column {})",
+            inner.line(),
+            inner.column()
+        ),
     };
     ConfigError::Form {
         path: PathBuf::new(),
@@ -291,8 +298,14 @@ impl Written {
         later("app", self.app.is_some());
         later("accounts.order", self.accounts.iter().any(|seat| seat.order.is_some()));
         later("accounts.group", self.accounts.iter().any(|seat| seat.group.is_some()));
-        later("accounts.reservePct", self.accounts.iter().any(|seat| seat.reserve_pct.is_some()));
-        later("accounts.extraUsage", self.accounts.iter().any(|seat| seat.extra_usage.is_some()));
+        later(
+            "accounts.reservePct",
+            self.accounts.iter().any(|seat| seat.reserve_pct.is_some()),
+        );
+        later(
+            "accounts.extraUsage",
+            self.accounts.iter().any(|seat| seat.extra_usage.is_some()),
+        );
         match self.routing.as_deref() {
             None | Some("headroom") => {}
             Some(known @ ("order" | "fill-first" | "round-robin" | "price")) => {
@@ -371,7 +384,11 @@ fn hosts(written: Option<OneOrMany>) -> Result<Vec<IpAddr>, ConfigError> {
         match name.as_str() {
             "localhost" => addresses.extend([IpAddr::from([127, 0, 0, 1]), IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])]),
             address => {
-                addresses.insert(address.parse().map_err(|_| refuse("host", "must be an IP address, `localhost`, or a list of them"))?);
+                addresses.insert(
+                    address
+                        .parse()
+                        .map_err(|_| refuse("host", "must be an IP address, `localhost`, or a list of them"))?,
+                );
             }
         }
     }
@@ -482,7 +499,11 @@ mod tests {
         fs::create_dir_all(blocked.join("x")).unwrap();
         assert!(save(&blocked, b"new").is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file stays");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            2,
+            "no temporary file stays"
+        );
     }
 
     #[test]
@@ -560,6 +581,9 @@ mod tests {
     fn localhost_is_both_loopbacks_and_a_list_gives_several() {
         let hosts = |text: &str| Config::parse(text.as_bytes()).unwrap().unwrap().hosts.len();
         assert_eq!(hosts(r#"{"routerKey":"rk-test-0001","host":"localhost"}"#), 2);
-        assert_eq!(hosts(r#"{"routerKey":"rk-test-0001","host":["127.0.0.1","::1","127.0.0.1"]}"#), 2);
+        assert_eq!(
+            hosts(r#"{"routerKey":"rk-test-0001","host":["127.0.0.1","::1","127.0.0.1"]}"#),
+            2
+        );
     }
 }

@@ -132,7 +132,10 @@ mod tests {
         assert!(others[0].closed().now_or_never().is_none());
         drop(running);
         let _next = all.open();
-        assert!(others[0].closed().now_or_never().is_some(), "a request that ended counts as waiting from then on");
+        assert!(
+            others[0].closed().now_or_never().is_some(),
+            "a request that ended counts as waiting from then on"
+        );
         assert!(busy.closed().now_or_never().is_none());
         assert!(newcomer.closed().now_or_never().is_none());
     }
@@ -144,7 +147,13 @@ mod tests {
         for _ in 0..10 {
             drop(all.open());
         }
-        assert!(kept[0].closed().now_or_never().is_some(), "it gave way to the first newcomer");
-        assert!(kept[1].closed().now_or_never().is_none(), "the others came when one had left");
+        assert!(
+            kept[0].closed().now_or_never().is_some(),
+            "it gave way to the first newcomer"
+        );
+        assert!(
+            kept[1].closed().now_or_never().is_none(),
+            "the others came when one had left"
+        );
     }
 }

@@ -52,7 +52,10 @@ pub fn open(path: &Path) -> io::Result<UnixListener> {
 /// Answers on the socket until it is dropped.
 pub async fn serve(listener: UnixListener, control: Control) {
     let app = axum::Router::new()
-        .route(STATUS, get(async |State(control): State<Control>| Json((control.snapshot)())))
+        .route(
+            STATUS,
+            get(async |State(control): State<Control>| Json((control.snapshot)())),
+        )
         .route(
             STOP,
             post(async |State(control): State<Control>| {

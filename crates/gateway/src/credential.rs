@@ -98,8 +98,12 @@ fn parse(document: &Map<String, Value>) -> Option<Credential> {
         plan: text(login, "subscriptionType"),
         ids: Identity {
             account_uuid: text(login, "accountUuid"),
-            organization_uuid: text(login, "organizationUuid")
-                .or_else(|| document.get("organizationUuid").and_then(Value::as_str).map(str::to_owned)),
+            organization_uuid: text(login, "organizationUuid").or_else(|| {
+                document
+                    .get("organizationUuid")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned)
+            }),
             ..Identity::default()
         },
     })
@@ -134,10 +138,18 @@ mod tests {
             ("-5", None),
             ("1e300", None),
         ] {
-            let login = parsed(&format!(r#"{{"claudeAiOauth":{{"accessToken":"tok-A","expiresAt":{written}}}}}"#)).unwrap();
+            let login = parsed(&format!(
+                r#"{{"claudeAiOauth":{{"accessToken":"tok-A","expiresAt":{written}}}}}"#
+            ))
+            .unwrap();
             assert_eq!(login.expires_at.map(|at| at.as_second()), want, "{written}");
         }
-        assert_eq!(parsed(r#"{"claudeAiOauth":{"accessToken":"tok-A"}}"#).unwrap().expires_at, None);
+        assert_eq!(
+            parsed(r#"{"claudeAiOauth":{"accessToken":"tok-A"}}"#)
+                .unwrap()
+                .expires_at,
+            None
+        );
     }
 
     #[test]

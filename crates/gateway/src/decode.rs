@@ -46,7 +46,10 @@ pub struct SideCopy {
 impl SideCopy {
     /// A copy of at most `most` decoded bytes of a body with those `headers`.
     pub fn new(headers: &HeaderMap, most: usize) -> Self {
-        let sink = Bounded { bytes: Vec::new(), most };
+        let sink = Bounded {
+            bytes: Vec::new(),
+            most,
+        };
         let encoding = headers.get(CONTENT_ENCODING).map_or(Ok(""), |value| value.to_str());
         let decoder = match encoding.map(str::trim) {
             Ok("" | "identity") => Some(Decoder::Plain(sink)),
@@ -119,7 +122,9 @@ mod tests {
             }
             "br" => {
                 let mut out = Vec::new();
-                brotli::CompressorWriter::new(&mut out, 4_096, 5, 22).write_all(text).unwrap();
+                brotli::CompressorWriter::new(&mut out, 4_096, 5, 22)
+                    .write_all(text)
+                    .unwrap();
                 out
             }
             "zstd" => zstd::encode_all(text, 3).unwrap(),

@@ -47,7 +47,10 @@ impl Driver {
 
     fn nap(&self, unread: bool) -> Duration {
         let longest = if unread { SHORT_NAP } else { NAP };
-        let due = self.scheduler.next_wakeup().map(|at| at.duration_since(self.scheduler.now()));
+        let due = self
+            .scheduler
+            .next_wakeup()
+            .map(|at| at.duration_since(self.scheduler.now()));
         match due {
             Some(wait) if wait > SignedDuration::ZERO => wait.unsigned_abs().clamp(LEAST_NAP, longest),
             Some(_) => LEAST_NAP,
@@ -63,7 +66,13 @@ impl Driver {
         tokio::spawn(async move {
             let (poll, windows) = usage::poll(calls, &origin, &access, scheduler.now()).await;
             if !windows.is_empty() {
-                scheduler.observe(&id, Observation::Reading { windows, allowed: false });
+                scheduler.observe(
+                    &id,
+                    Observation::Reading {
+                        windows,
+                        allowed: false,
+                    },
+                );
             }
             scheduler.observe(&id, Observation::Polled(poll));
         });

@@ -194,12 +194,24 @@ impl ProxyError {
 }
 
 /// "All 3 seats have reached a limit. The first returns at 8:16pm (Asia/Seoul), in 48 min, from its 5-hour limit."
-fn full_sentence(until: Timestamp, window: Option<&WindowKind>, seats: usize, now: Timestamp, zone: &TimeZone) -> String {
+fn full_sentence(
+    until: Timestamp,
+    window: Option<&WindowKind>,
+    seats: usize,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> String {
     let limit = window.map_or_else(|| "limit".to_owned(), |kind| format!("{kind} limit"));
-    let when = format!("{}, in {}", clock_time(until, now, zone), span(until.duration_since(now)));
+    let when = format!(
+        "{}, in {}",
+        clock_time(until, now, zone),
+        span(until.duration_since(now))
+    );
     match seats {
         0 | 1 => format!("Claude Proxy Router: the seat has reached its {limit} and returns {when}."),
-        _ => format!("Claude Proxy Router: all {seats} seats have reached a limit; the first returns from its {limit} {when}."),
+        _ => format!(
+            "Claude Proxy Router: all {seats} seats have reached a limit; the first returns from its {limit} {when}."
+        ),
     }
 }
 
@@ -207,7 +219,9 @@ fn full_sentence(until: Timestamp, window: Option<&WindowKind>, seats: usize, no
 pub fn clock_time(at: Timestamp, now: Timestamp, zone: &TimeZone) -> String {
     // Rounded up to the minute: at the time we say, it must be true.
     let minute = at.as_second().div_euclid(60) + i64::from(at.as_second().rem_euclid(60) > 0);
-    let at = Timestamp::from_second(minute * 60).unwrap_or(at).to_zoned_datetime(zone.clone());
+    let at = Timestamp::from_second(minute * 60)
+        .unwrap_or(at)
+        .to_zoned_datetime(zone.clone());
     let today = now.to_zoned_datetime(zone.clone()).date();
     let day = match at.date() == today {
         true => String::new(),
@@ -253,9 +267,24 @@ mod tests {
     fn a_full_pool_says_which_limit_and_when_it_returns() {
         let seoul = TimeZone::get("Asia/Seoul").unwrap_or(TimeZone::UTC);
         for (seats, window, wait, want) in [
-            (2, Some(WindowKind::FiveHour), 1_800, "all 2 seats have reached a limit; the first returns from its 5-hour limit at 11:44pm (Asia/Seoul), in 30 min."),
-            (1, Some(WindowKind::Weekly), 190_000, "the seat has reached its weekly limit and returns at Sep 24, 4:00am (Asia/Seoul), in 2 d 4 h."),
-            (1, None, 30, "the seat has reached its limit and returns at 11:14pm (Asia/Seoul), in 1 min."),
+            (
+                2,
+                Some(WindowKind::FiveHour),
+                1_800,
+                "all 2 seats have reached a limit; the first returns from its 5-hour limit at 11:44pm (Asia/Seoul), in 30 min.",
+            ),
+            (
+                1,
+                Some(WindowKind::Weekly),
+                190_000,
+                "the seat has reached its weekly limit and returns at Sep 24, 4:00am (Asia/Seoul), in 2 d 4 h.",
+            ),
+            (
+                1,
+                None,
+                30,
+                "the seat has reached its limit and returns at 11:14pm (Asia/Seoul), in 1 min.",
+            ),
         ] {
             let full = ProxyError::AllFull {
                 until: at(NOW + wait),
@@ -268,7 +297,9 @@ mod tests {
 
     #[test]
     fn gu_08_the_wait_is_told_from_absolute_time_across_the_end_of_summer_time() {
-        let Ok(berlin) = TimeZone::get("Europe/Berlin") else { return };
+        let Ok(berlin) = TimeZone::get("Europe/Berlin") else {
+            return;
+        };
         let before: Timestamp = "2026-10-25T00:30:00Z".parse().unwrap(); // 2:30 am, the hour that comes twice
         let reset: Timestamp = "2026-10-25T02:30:00Z".parse().unwrap();
         assert_eq!(clock_time(reset, before, &berlin), "at 3:30am (Europe/Berlin)");
@@ -292,7 +323,11 @@ mod tests {
             (ProxyError::WrongKey { login_mode: false }, false),
         ] {
             let response = error.response(at(NOW), &TimeZone::UTC);
-            assert_eq!(!response.headers().contains_key(anthropic::SHOULD_RETRY), retried, "{error:?}");
+            assert_eq!(
+                !response.headers().contains_key(anthropic::SHOULD_RETRY),
+                retried,
+                "{error:?}"
+            );
             assert!(response.headers().contains_key(KIND));
         }
     }

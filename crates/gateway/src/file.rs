@@ -69,7 +69,9 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
         return Err(ReadError::NotAFile);
     }
     let mut bytes = Vec::new();
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadError::Denied)?;
+    file.take(limit + 1)
+        .read_to_end(&mut bytes)
+        .map_err(ReadError::Denied)?;
     match bytes.len() as u64 > limit {
         true => Err(ReadError::TooLarge),
         false => Ok(bytes),

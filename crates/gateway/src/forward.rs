@@ -40,11 +40,18 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 /// The headers to send upstream for a request that came with `headers`: one credential, the seat's.
 pub fn request_headers(mut headers: HeaderMap, access: &Secret, length: Option<u64>) -> HeaderMap {
     remove_hop_by_hop(&mut headers);
-    for name in [header::HOST, header::EXPECT, header::CONTENT_LENGTH, ROUTER_KEY, API_KEY] {
+    for name in [
+        header::HOST,
+        header::EXPECT,
+        header::CONTENT_LENGTH,
+        ROUTER_KEY,
+        API_KEY,
+    ] {
         headers.remove(name);
     }
     // A token is visible ASCII; one that is not would be refused upstream anyway.
-    let mut bearer = HeaderValue::try_from(format!("Bearer {}", access.expose())).unwrap_or(HeaderValue::from_static("Bearer"));
+    let mut bearer =
+        HeaderValue::try_from(format!("Bearer {}", access.expose())).unwrap_or(HeaderValue::from_static("Bearer"));
     bearer.set_sensitive(true);
     headers.insert(header::AUTHORIZATION, bearer);
     if let Some(length) = length {
@@ -122,8 +129,15 @@ mod tests {
 
     #[test]
     fn hd_05_exactly_one_credential_goes_upstream() {
-        let got = sent(&[("x-api-key", "rk-test-0001"), ("authorization", "Bearer rk-test-0001"), ("x-router-key", "rk-test-0001")]);
-        let want = [("authorization".into(), "Bearer tok-A".into()), ("anthropic-beta".into(), "oauth-2025-04-20".into())];
+        let got = sent(&[
+            ("x-api-key", "rk-test-0001"),
+            ("authorization", "Bearer rk-test-0001"),
+            ("x-router-key", "rk-test-0001"),
+        ]);
+        let want = [
+            ("authorization".into(), "Bearer tok-A".into()),
+            ("anthropic-beta".into(), "oauth-2025-04-20".into()),
+        ];
         assert_eq!(got, want);
     }
 
@@ -160,7 +174,10 @@ mod tests {
     fn sc_07_the_host_never_comes_from_the_request() {
         let origin: Uri = "https://api.anthropic.com".parse().unwrap();
         let asked: Uri = "/v1/messages?beta=true&x=a%2Fb%20c&x=".parse().unwrap();
-        assert_eq!(target(&origin, &asked), "https://api.anthropic.com/v1/messages?beta=true&x=a%2Fb%20c&x=");
+        assert_eq!(
+            target(&origin, &asked),
+            "https://api.anthropic.com/v1/messages?beta=true&x=a%2Fb%20c&x="
+        );
     }
 
     #[test]

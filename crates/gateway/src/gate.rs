@@ -69,7 +69,9 @@ pub fn route(method: &Method, uri: &Uri) -> Result<Route, ProxyError> {
     match steps.as_slice() {
         ["api", "hello"] | [""] if reads => Ok(Route::Hello),
         ["api", "event_logging", ..] => Ok(Route::Other),
-        ["v1", first, ..] if OF_THE_ACCOUNT.contains(&first.to_ascii_lowercase().as_str()) => Err(ProxyError::NotForDevices),
+        ["v1", first, ..] if OF_THE_ACCOUNT.contains(&first.to_ascii_lowercase().as_str()) => {
+            Err(ProxyError::NotForDevices)
+        }
         ["v1", "messages"] => Ok(Route::Messages),
         ["v1", "messages", "count_tokens"] => Ok(Route::CountTokens),
         ["v1", "messages", "batches"] if *method == Method::POST => Ok(Route::NewBatch),
@@ -84,7 +86,9 @@ pub fn route(method: &Method, uri: &Uri) -> Result<Route, ProxyError> {
 fn is_ambiguous(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
     let escaped = ["%2e", "%2f", "%5c"].iter().any(|escape| lower.contains(escape));
-    let odd = path.bytes().any(|byte| byte == b'\\' || byte == b';' || byte.is_ascii_control());
+    let odd = path
+        .bytes()
+        .any(|byte| byte == b'\\' || byte == b';' || byte.is_ascii_control());
     let climbs = path.split('/').any(|step| step == "." || step == "..");
     let masked = path.split('/').skip(1).take(2).any(|step| step.contains('%'));
     escaped || odd || climbs || masked || path.contains("//") || !path.starts_with('/')
@@ -134,10 +138,21 @@ pub fn device<'a>(headers: &HeaderMap, keys: &'a Keys) -> Result<&'a str, ProxyE
         let (scheme, key) = value.as_bytes().split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.to_vec())
     };
-    let bearers: Vec<Vec<u8>> = headers.get_all(header::AUTHORIZATION).iter().filter_map(bearer).collect();
+    let bearers: Vec<Vec<u8>> = headers
+        .get_all(header::AUTHORIZATION)
+        .iter()
+        .filter_map(bearer)
+        .collect();
     let login_mode = bearers.iter().any(|key| key.starts_with(b"sk-ant-oat"));
-    let own = headers.get_all(ROUTER_KEY).iter().map(|value| value.as_bytes().to_vec());
-    let others = headers.get_all(API_KEY).iter().map(|value| value.as_bytes().to_vec()).chain(bearers);
+    let own = headers
+        .get_all(ROUTER_KEY)
+        .iter()
+        .map(|value| value.as_bytes().to_vec());
+    let others = headers
+        .get_all(API_KEY)
+        .iter()
+        .map(|value| value.as_bytes().to_vec())
+        .chain(bearers);
     let shown: Vec<Vec<u8>> = own.chain(others.filter(|key| !key.starts_with(b"sk-ant-"))).collect();
     let wrong = ProxyError::WrongKey { login_mode };
     let mut devices = shown.iter().map(|key| keys.device(key));
@@ -160,7 +175,9 @@ impl Names {
     /// Whether `headers` address this router: by an IP address, as `localhost`, or by a name of this machine. A web
     /// page that rebinds its own name to a loopback address does not.
     pub fn include(&self, headers: &HeaderMap) -> bool {
-        let Some(host) = headers.get(header::HOST) else { return true };
+        let Some(host) = headers.get(header::HOST) else {
+            return true;
+        };
         let Ok(host) = host.to_str() else { return false };
         let host = match host.strip_prefix('[') {
             Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
@@ -205,7 +222,10 @@ mod tests {
     use http::{HeaderValue, Request};
 
     fn asked(method: &str, target: &str) -> Result<Route, ProxyError> {
-        route(&Method::from_bytes(method.as_bytes()).unwrap(), &target.parse().unwrap())
+        route(
+            &Method::from_bytes(method.as_bytes()).unwrap(),
+            &target.parse().unwrap(),
+        )
     }
 
     #[test]
@@ -222,7 +242,11 @@ mod tests {
             ("GET", "/v1/files", Ok(Route::Other)),
             ("GET", "/v1/files/file_1/content", Ok(Route::Owned("file_1".into()))),
             ("POST", "/v1/messages/batches", Ok(Route::NewBatch)),
-            ("GET", "/v1/messages/batches/msgbatch_1", Ok(Route::Owned("msgbatch_1".into()))),
+            (
+                "GET",
+                "/v1/messages/batches/msgbatch_1",
+                Ok(Route::Owned("msgbatch_1".into())),
+            ),
             ("GET", "/api/oauth/usage", Err(ProxyError::NotForDevices)),
             ("POST", "/v1/oauth/token", Err(ProxyError::NotForDevices)),
             ("GET", "/v1/organizations/o", Err(ProxyError::NotForDevices)),
@@ -256,10 +280,18 @@ mod tests {
             ("POST", "/v1/files/a%2Fb"),
             ("POST", "/v1/./messages"),
         ] {
-            assert_eq!(asked(method, target), Err(ProxyError::NotForDevices), "{method} {target}");
+            assert_eq!(
+                asked(method, target),
+                Err(ProxyError::NotForDevices),
+                "{method} {target}"
+            );
         }
         for method in ["CONNECT", "TRACE", "OPTIONS", "BREW"] {
-            let target = if method == "CONNECT" { "evil.test:443" } else { "/v1/messages" };
+            let target = if method == "CONNECT" {
+                "evil.test:443"
+            } else {
+                "/v1/messages"
+            };
             assert_eq!(asked(method, target), Err(ProxyError::Method), "{method}");
         }
     }
@@ -290,7 +322,10 @@ mod tests {
             (&[("x-api-key", KEY)], Ok("first")),
             (&[("authorization", "Bearer rk-test-0001")], Ok("first")),
             (&[("authorization", "bearer rk-test-0002")], Ok("second")),
-            (&[("x-api-key", KEY), ("authorization", "Bearer rk-test-0001")], Ok("first")),
+            (
+                &[("x-api-key", KEY), ("authorization", "Bearer rk-test-0001")],
+                Ok("first"),
+            ),
             (&[("x-api-key", "rk-test-0001 x")], wrong()),
             (&[("authorization", "Bearer rk-test-0001 ")], wrong()),
             (&[("x-api-key", "rk-test-000")], wrong()),
@@ -311,10 +346,19 @@ mod tests {
         const LOGIN: (&str, &str) = ("authorization", "Bearer sk-ant-oat01-device");
         for (lines, want) in [
             (&[("x-router-key", KEY), LOGIN][..], Ok("first")),
-            (&[("x-router-key", KEY), LOGIN, ("x-api-key", "sk-ant-api03-x")], Ok("first")),
-            (&[("x-router-key", "wrong"), LOGIN], Err(ProxyError::WrongKey { login_mode: true })),
+            (
+                &[("x-router-key", KEY), LOGIN, ("x-api-key", "sk-ant-api03-x")],
+                Ok("first"),
+            ),
+            (
+                &[("x-router-key", "wrong"), LOGIN],
+                Err(ProxyError::WrongKey { login_mode: true }),
+            ),
             (&[LOGIN], Err(ProxyError::WrongKey { login_mode: true })),
-            (&[("x-api-key", "sk-ant-api03-x")], Err(ProxyError::WrongKey { login_mode: false })),
+            (
+                &[("x-api-key", "sk-ant-api03-x")],
+                Err(ProxyError::WrongKey { login_mode: false }),
+            ),
         ] {
             assert_eq!(device(&headers(lines), &keys()), want, "{lines:?}");
         }
@@ -333,9 +377,23 @@ mod tests {
         let key = ("x-router-key", KEY);
         assert_eq!(admitted(&[("host", "evil.test:1"), key]), Ok("first".into()));
         assert_eq!(admitted(&[("host", "evil.test:1")]), Err(ProxyError::ForeignHost));
-        assert_eq!(admitted(&[("origin", "https://evil.test"), key]), Err(ProxyError::FromWebPage));
-        for host in ["127.0.0.1:18787", "[::1]:18787", "localhost:1", "LOCALHOST", "mymac.local:18787", "100.64.0.1"] {
-            assert_eq!(admitted(&[("host", host)]), Err(ProxyError::WrongKey { login_mode: false }), "{host}");
+        assert_eq!(
+            admitted(&[("origin", "https://evil.test"), key]),
+            Err(ProxyError::FromWebPage)
+        );
+        for host in [
+            "127.0.0.1:18787",
+            "[::1]:18787",
+            "localhost:1",
+            "LOCALHOST",
+            "mymac.local:18787",
+            "100.64.0.1",
+        ] {
+            assert_eq!(
+                admitted(&[("host", host)]),
+                Err(ProxyError::WrongKey { login_mode: false }),
+                "{host}"
+            );
         }
     }
 }

@@ -58,7 +58,10 @@ impl Instance {
             Err(fs4::TryLockError::Error(source)) => return Err(failed(source)),
         }
         // Who holds it is a courtesy to the next one; the lock holds without.
-        let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self(file))
     }
 }

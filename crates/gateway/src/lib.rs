@@ -8,31 +8,31 @@
 
 #![deny(unsafe_code)]
 
-pub mod ports;
-pub mod paths;
-pub mod config;
 pub mod anthropic;
-pub mod decode;
-pub mod peek;
-pub mod file;
-pub mod profile;
-pub mod credential;
-pub mod scheduler;
-pub mod roster;
-pub mod usage;
-pub mod connections;
 pub mod body;
-pub mod error;
-pub mod gate;
-pub mod owners;
-pub mod forward;
-pub mod proxy;
-pub mod snapshot;
+pub mod config;
+pub mod connections;
 pub mod control;
-pub mod instance;
-pub mod serve;
+pub mod credential;
+pub mod decode;
 pub mod driver;
+pub mod error;
+pub mod file;
+pub mod forward;
+pub mod gate;
+pub mod instance;
+pub mod owners;
+pub mod paths;
+pub mod peek;
+pub mod ports;
+pub mod profile;
+pub mod proxy;
+pub mod roster;
+pub mod scheduler;
+pub mod serve;
+pub mod snapshot;
 mod start;
+pub mod usage;
 
 use std::sync::{Arc, Mutex};
 
@@ -130,8 +130,12 @@ impl Gateway {
     pub fn snapshot(&self, listening: &[String], sandbox: bool) -> Snapshot {
         let seats = self.proxy.roster.seats();
         let mut views = self.proxy.scheduler.look(|pool, now| {
-            let seen = pool.accounts().filter_map(|account| Some((account, seats.get(&account.id)?)));
-            let views: Vec<_> = seen.map(|(account, seat)| snapshot::seat_view(account, seat, now)).collect();
+            let seen = pool
+                .accounts()
+                .filter_map(|account| Some((account, seats.get(&account.id)?)));
+            let views: Vec<_> = seen
+                .map(|(account, seat)| snapshot::seat_view(account, seat, now))
+                .collect();
             views
         });
         views.sort_by(|one, other| one.label.cmp(&other.label));

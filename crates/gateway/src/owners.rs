@@ -37,7 +37,9 @@ impl Owners {
 
 /// The ids that an answer issues: its own, and that of the container it ran in.
 pub fn issued(answer: &[u8]) -> Vec<String> {
-    let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return Vec::new() };
+    let Ok(answer) = serde_json::from_slice::<Value>(answer) else {
+        return Vec::new();
+    };
     ["/id", "/container/id"]
         .iter()
         .filter_map(|at| answer.pointer(at)?.as_str())
@@ -57,14 +59,20 @@ mod tests {
         }
         owners.note(format!("file_{REMEMBERED}"), AccountId::new("b"));
         assert_eq!(owners.of(&["file_0".to_owned()]), None);
-        assert_eq!(owners.of(&["file_0".to_owned(), "file_1".to_owned()]), Some(AccountId::new("a")));
+        assert_eq!(
+            owners.of(&["file_0".to_owned(), "file_1".to_owned()]),
+            Some(AccountId::new("a"))
+        );
         assert_eq!(owners.of(&[format!("file_{REMEMBERED}")]), Some(AccountId::new("b")));
     }
 
     #[test]
     fn an_answer_issues_its_own_id_and_its_containers() {
         assert_eq!(issued(br#"{"id":"file_t1","type":"file"}"#), ["file_t1"]);
-        assert_eq!(issued(br#"{"id":"msg_1","container":{"id":"container_1"}}"#), ["msg_1", "container_1"]);
+        assert_eq!(
+            issued(br#"{"id":"msg_1","container":{"id":"container_1"}}"#),
+            ["msg_1", "container_1"]
+        );
         assert_eq!(issued(b"<html>"), Vec::<String>::new());
     }
 }

@@ -21,11 +21,7 @@ pub struct Paths {
 impl Paths {
     /// The places for that `home`, with the environment read through `var`. `config` stands in for the usual file.
     pub fn new(home: &Path, config: Option<PathBuf>, var: impl Fn(&str) -> Option<String>) -> Self {
-        let folder = |name: &str| {
-            var(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
+        let folder = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let (usual, orca, run) = if cfg!(target_os = "macos") {
             let support = home.join("Library/Application Support");
             (support.join(NAME), support.join("orca"), None)
@@ -68,16 +64,36 @@ mod tests {
     fn the_places_follow_the_xdg_variables() {
         let home = Path::new("/home/me");
         let plain = Paths::new(home, None, |_| None);
-        assert_eq!(plain.config, Path::new("/home/me/.config/claude-proxy-router/config.json"));
-        assert_eq!(plain.lock(), Path::new("/home/me/.config/claude-proxy-router/config.lock"));
-        assert_eq!(plain.socket, Path::new("/home/me/.config/claude-proxy-router/run/control.sock"));
-        assert_eq!(plain.orca_profiles, Path::new("/home/me/.local/share/orca/claude-profiles"));
+        assert_eq!(
+            plain.config,
+            Path::new("/home/me/.config/claude-proxy-router/config.json")
+        );
+        assert_eq!(
+            plain.lock(),
+            Path::new("/home/me/.config/claude-proxy-router/config.lock")
+        );
+        assert_eq!(
+            plain.socket,
+            Path::new("/home/me/.config/claude-proxy-router/run/control.sock")
+        );
+        assert_eq!(
+            plain.orca_profiles,
+            Path::new("/home/me/.local/share/orca/claude-profiles")
+        );
 
         let set = Paths::new(home, None, |name| Some(format!("/x/{name}")));
-        assert_eq!(set.config, Path::new("/x/XDG_CONFIG_HOME/claude-proxy-router/config.json"));
-        assert_eq!(set.socket, Path::new("/x/XDG_RUNTIME_DIR/claude-proxy-router/control.sock"));
+        assert_eq!(
+            set.config,
+            Path::new("/x/XDG_CONFIG_HOME/claude-proxy-router/config.json")
+        );
+        assert_eq!(
+            set.socket,
+            Path::new("/x/XDG_RUNTIME_DIR/claude-proxy-router/control.sock")
+        );
 
-        let other = Paths::new(home, Some("/tmp/a/other.json".into()), |name| Some(format!("/x/{name}")));
+        let other = Paths::new(home, Some("/tmp/a/other.json".into()), |name| {
+            Some(format!("/x/{name}"))
+        });
         assert_eq!(other.lock(), Path::new("/tmp/a/other.lock"));
         assert_eq!(other.socket, Path::new("/tmp/a/other.run/control.sock"));
     }

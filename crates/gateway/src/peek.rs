@@ -159,7 +159,9 @@ impl Peek {
 
     /// What the string that begins here is for.
     fn purpose(&self) -> Purpose {
-        let Some(&level) = self.levels.last() else { return Purpose::Skip };
+        let Some(&level) = self.levels.last() else {
+            return Purpose::Skip;
+        };
         if self.key_next && level.is_object() {
             return Purpose::Key;
         }
@@ -274,8 +276,14 @@ mod tests {
     fn the_model_is_the_one_at_the_top_level_and_the_last_of_its_name() {
         for (body, want) in [
             (r#"{"model":"claude-opus-5","messages":[]}"#, Some("claude-opus-5")),
-            (r#"{"messages":[{"role":"user","content":"\"model\":\"no\""}],"model":"m"}"#, Some("m")),
-            (r#"{"metadata":{"model":"no"},"tools":[{"model":"no"}],"model" : "m"}"#, Some("m")),
+            (
+                r#"{"messages":[{"role":"user","content":"\"model\":\"no\""}],"model":"m"}"#,
+                Some("m"),
+            ),
+            (
+                r#"{"metadata":{"model":"no"},"tools":[{"model":"no"}],"model" : "m"}"#,
+                Some("m"),
+            ),
             (r#"{"model":"first","model":"last"}"#, Some("last")),
             (r#"{"mo\u0064el":"m"}"#, Some("m")),
             (r#"{"model":"a\u002db\/c"}"#, Some("a-b/c")),
@@ -290,13 +298,20 @@ mod tests {
 
     #[test]
     fn rt_11_the_model_is_found_behind_a_long_body_in_whatever_pieces_it_comes() {
-        let body = format!(r#"{{"messages":[{{"role":"user","content":"{}"}}],"model":"claude-fable-5"}}"#, "x\\n\\\"".repeat(300_000));
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":"{}"}}],"model":"claude-fable-5"}}"#,
+            "x\\n\\\"".repeat(300_000)
+        );
         for size in [1, 3, 65_536, body.len()] {
             let mut peek = Peek::default();
             for piece in body.as_bytes().chunks(size) {
                 peek.look(piece);
             }
-            assert_eq!(peek.found().model.as_deref(), Some("claude-fable-5"), "pieces of {size}");
+            assert_eq!(
+                peek.found().model.as_deref(),
+                Some("claude-fable-5"),
+                "pieces of {size}"
+            );
         }
     }
 
@@ -305,7 +320,10 @@ mod tests {
         let body = r#"{"container":"container_1","messages":[{"role":"user","content":[{"type":"document","source":{"type":"file","file_id":"file_t1"}},
             {"type":"image","source":{"file_\u0069d":"file_t2"}}]}],"x":{"file_id":"file_t1"}}"#;
         assert_eq!(found(body).ids, ["container_1", "file_t1", "file_t2"]);
-        assert_eq!(found(r#"{"container":{"id":"container_2","skills":[{"id":"no"}]}}"#).ids, ["container_2"]);
+        assert_eq!(
+            found(r#"{"container":{"id":"container_2","skills":[{"id":"no"}]}}"#).ids,
+            ["container_2"]
+        );
     }
 
     #[test]
@@ -323,7 +341,11 @@ mod tests {
         assert!(turn(first).is_some());
         assert_eq!(turn(first), turn(later));
         assert_ne!(turn(first), turn(other));
-        assert_eq!(turn(r#"{"messages":[{"role":"user","content":"not yet"#), None, "known only when it is whole");
+        assert_eq!(
+            turn(r#"{"messages":[{"role":"user","content":"not yet"#),
+            None,
+            "known only when it is whole"
+        );
     }
 
     #[test]

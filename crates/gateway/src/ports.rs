@@ -90,18 +90,20 @@ pub fn own_calls(tls: rustls::ClientConfig) -> Result<Upstream, reqwest::Error> 
         .connect_timeout(CONNECT_LIMIT)
         .timeout(Duration::from_secs(30))
         .build()?;
-    Ok(BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
-        let client = client.clone();
-        async move {
-            let (head, body) = request.into_parts();
-            let body = axum::body::to_bytes(body, usize::MAX)
-                .await
-                .map_err(|error| UpstreamError::Connect(error.into()))?;
-            let request = reqwest::Request::try_from(Request::from_parts(head, body)).map_err(classify)?;
-            let answer: Response<reqwest::Body> = client.execute(request).await.map_err(classify)?.into();
-            Ok(answer.map(Body::new))
-        }
-    })))
+    Ok(BoxCloneSyncService::new(tower::service_fn(
+        move |request: Request<Body>| {
+            let client = client.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = axum::body::to_bytes(body, usize::MAX)
+                    .await
+                    .map_err(|error| UpstreamError::Connect(error.into()))?;
+                let request = reqwest::Request::try_from(Request::from_parts(head, body)).map_err(classify)?;
+                let answer: Response<reqwest::Body> = client.execute(request).await.map_err(classify)?.into();
+                Ok(answer.map(Body::new))
+            }
+        },
+    )))
 }
 
 fn classify(error: reqwest::Error) -> UpstreamError {

@@ -106,7 +106,9 @@ fn named(dir: PathBuf, name: String) -> Profile {
 }
 
 fn looks_like_a_profile(dir: &Path) -> bool {
-    [".credentials.json", ".claude.json"].iter().any(|file| dir.join(file).exists())
+    [".credentials.json", ".claude.json"]
+        .iter()
+        .any(|file| dir.join(file).exists())
 }
 
 fn folder_name(path: &Path) -> String {
@@ -115,8 +117,14 @@ fn folder_name(path: &Path) -> String {
 
 /// The folders in `dir`, by name; none if it cannot be listed.
 fn folders_in(dir: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
-    let mut folders: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    let mut folders: Vec<_> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
     folders.sort();
     folders
 }
@@ -130,7 +138,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let make = |path: &str| fs::create_dir_all(home.path().join(path)).unwrap();
         let touch = |path: &str| fs::write(home.path().join(path), "{}").unwrap();
-        for dir in [".claude", "orca/0a1b2c3d-ffff/home", "orca/empty", "elsewhere", ".claude-work", ".claude-cache", ".claude-plain"] {
+        for dir in [
+            ".claude",
+            "orca/0a1b2c3d-ffff/home",
+            "orca/empty",
+            "elsewhere",
+            ".claude-work",
+            ".claude-cache",
+            ".claude-plain",
+        ] {
             make(dir);
         }
         touch(".claude-work/.credentials.json");
@@ -143,7 +159,10 @@ mod tests {
         });
         let config = Config::parse(written.to_string().as_bytes()).unwrap().unwrap();
         let paths = Paths::new(home.path(), None, |_| None);
-        let names: Vec<_> = discover(&config, &paths).into_iter().map(|profile| profile.name).collect();
+        let names: Vec<_> = discover(&config, &paths)
+            .into_iter()
+            .map(|profile| profile.name)
+            .collect();
         assert_eq!(names, ["default", "orca-0a1b2c3d", "elsewhere", "work", "plain"]);
     }
 
@@ -151,7 +170,11 @@ mod tests {
     fn the_default_login_is_named_by_the_file_in_the_home_directory() {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir(home.path().join(".claude")).unwrap();
-        fs::write(home.path().join(".claude.json"), r#"{"projects":{},"oauthAccount":{"emailAddress":"me@example.test"}}"#).unwrap();
+        fs::write(
+            home.path().join(".claude.json"),
+            r#"{"projects":{},"oauthAccount":{"emailAddress":"me@example.test"}}"#,
+        )
+        .unwrap();
         let config = Config::parse(br#"{"routerKey":"rk-test-0001"}"#).unwrap().unwrap();
         let profiles = discover(&config, &Paths::new(home.path(), None, |_| None));
         let identity = profiles[0].identity().unwrap().unwrap();

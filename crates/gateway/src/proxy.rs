@@ -132,7 +132,9 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
 fn refuse(proxy: &Proxy, error: &ProxyError, head: &Parts, body: Body, bounds: body::Drain) -> Response {
     let mut response = proxy.answer(error);
     if !http_body::Body::is_end_stream(&body) {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response
+            .headers_mut()
+            .insert(header::CONNECTION, HeaderValue::from_static("close"));
         // A client that waits for leave to send is told no, and sends nothing.
         if !head.headers.contains_key(header::EXPECT) {
             body::drain(body, bounds);
@@ -253,7 +255,10 @@ impl Exchange {
         pool::Request {
             conversation: self.conversation(found),
             model: found.model.clone(),
-            owner: self.stay.clone().or_else(|| owners.of(own.into_iter().chain(&found.ids))),
+            owner: self
+                .stay
+                .clone()
+                .or_else(|| owners.of(own.into_iter().chain(&found.ids))),
             tried: self.tried.clone(),
         }
     }
@@ -265,7 +270,11 @@ impl Exchange {
             agent.as_bytes().hash(&mut hasher);
             return Some(Conversation(hasher.finish()));
         }
-        let header = self.head.headers.get("x-claude-code-session-id").map(HeaderValue::as_bytes);
+        let header = self
+            .head
+            .headers
+            .get("x-claude-code-session-id")
+            .map(HeaderValue::as_bytes);
         let session = header.or(found.user_id.as_deref().map(str::as_bytes));
         if session.is_none() && found.first_turn.is_none() {
             return None;
@@ -275,11 +284,19 @@ impl Exchange {
     }
 
     /// Sends the request to the lease's seat, and reads as much of the answer as it takes to understand it.
-    async fn attempt(&mut self, lease: LeaseGuard, reason: Reason, access: Secret, wanted: &pool::Request) -> Result<Attempt, UploadError> {
+    async fn attempt(
+        &mut self,
+        lease: LeaseGuard,
+        reason: Reason,
+        access: Secret,
+        wanted: &pool::Request,
+    ) -> Result<Attempt, UploadError> {
         let mut request = Request::new(self.upload.reader());
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = forward::target(&self.proxy.origin, &self.head.uri);
-        let length = self.length.filter(|&length| length > 0 || self.head.method == Method::POST);
+        let length = self
+            .length
+            .filter(|&length| length > 0 || self.head.method == Method::POST);
         *request.headers_mut() = forward::request_headers(self.head.headers.clone(), &access, length);
         let sending = self.proxy.upstream.clone().oneshot(request);
 
@@ -319,7 +336,8 @@ impl Exchange {
             return Some(self.deliver(answer));
         }
         let (settled, next) = answer.settle();
-        let movable = self.upload.is_replayable() && self.proxy.scheduler.now().duration_since(self.started) < MOVING_FOR;
+        let movable =
+            self.upload.is_replayable() && self.proxy.scheduler.now().duration_since(self.started) < MOVING_FOR;
         self.stay = None;
         match next {
             Next::Deliver if settled.outcome == Outcome::OauthUnsupported => {
@@ -373,10 +391,21 @@ impl Exchange {
                 }
             })
         });
-        self.log(answer.head.status, &self.proxy.roster.label(answer.lease.account()), answer.reason);
+        self.log(
+            answer.head.status,
+            &self.proxy.roster.label(answer.lease.account()),
+            answer.reason,
+        );
         let stream = forward::is_event_stream(answer.head.status, &answer.head.headers);
         let served_by = answer.served_by(&self.proxy);
-        let body = LeasedBody::new(answer.read, answer.rest, Some(answer.lease), stream, tap, self.busy.take());
+        let body = LeasedBody::new(
+            answer.read,
+            answer.rest,
+            Some(answer.lease),
+            stream,
+            tap,
+            self.busy.take(),
+        );
         let mut response = Response::from_parts(answer.head, Body::new(body));
         forward::answer_headers(response.headers_mut(), served_by);
         response
@@ -427,18 +456,28 @@ impl Exchange {
     /// An answer of ours while the upload may still be on its way: the rest is dropped, the connection closed.
     fn close_after(&self, mut response: Response) -> Response {
         if !self.upload.is_complete() {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }
 
     fn log(&self, status: StatusCode, seat: &str, reason: impl std::fmt::Display) {
-        let model = self.upload.found().and_then(|found| found.model.as_deref()).unwrap_or("-");
+        let model = self
+            .upload
+            .found()
+            .and_then(|found| found.model.as_deref())
+            .unwrap_or("-");
         // The query is left out: somebody might put a key there.
         let path = self.head.uri.path();
         match status.as_u16() {
-            ..400 => tracing::info!(device = %self.device, "{} {path} {model}: {} from `{seat}` ({reason})", self.head.method, status.as_u16()),
-            _ => tracing::warn!(device = %self.device, "{} {path} {model}: {} from `{seat}` ({reason})", self.head.method, status.as_u16()),
+            ..400 => {
+                tracing::info!(device = %self.device, "{} {path} {model}: {} from `{seat}` ({reason})", self.head.method, status.as_u16())
+            }
+            _ => {
+                tracing::warn!(device = %self.device, "{} {path} {model}: {} from `{seat}` ({reason})", self.head.method, status.as_u16())
+            }
         }
     }
 }
@@ -501,7 +540,9 @@ impl Answer {
         let windows = limits.readings(now);
         if !windows.is_empty() {
             let allowed = limits.allowed() && self.head.status.is_success();
-            proxy.scheduler.observe(self.lease.account(), Observation::Reading { windows, allowed });
+            proxy
+                .scheduler
+                .observe(self.lease.account(), Observation::Reading { windows, allowed });
         }
         self.outcome = if forward::is_event_stream(self.head.status, &self.head.headers) {
             match self.opening().await {

@@ -90,7 +90,9 @@ impl Roster {
 
     /// The seat's short name; its id if it is gone.
     pub fn label(&self, id: &AccountId) -> String {
-        self.lock().get(id).map_or_else(|| id.to_string(), |seat| seat.label.clone())
+        self.lock()
+            .get(id)
+            .map_or_else(|| id.to_string(), |seat| seat.label.clone())
     }
 
     /// The seats as they are now.
@@ -107,7 +109,10 @@ impl Roster {
             let profiles = profile::discover(&config, &paths);
             let mut readings = readings.lock().unwrap_or_else(PoisonError::into_inner);
             read_changed(profiles, &mut readings);
-            (group(&config.accounts, &readings), readings.values().any(|reading| reading.failures > 0))
+            (
+                group(&config.accounts, &readings),
+                readings.values().any(|reading| reading.failures > 0),
+            )
         });
         let Ok((seats, unread)) = scanned.await else {
             return true; // the runtime is stopping
@@ -200,7 +205,10 @@ fn read_changed(profiles: Vec<Profile>, readings: &mut BTreeMap<Profile, Reading
             Err(error @ CredentialError::Unreadable(_)) => {
                 let failures = known.as_ref().map_or(0, |known| known.failures) + 1;
                 if failures == FAILURES_TOLD {
-                    tracing::warn!("{}: {error}; the last good login is used while it lasts", profile.credentials().display());
+                    tracing::warn!(
+                        "{}: {error}; the last good login is used while it lasts",
+                        profile.credentials().display()
+                    );
                 }
                 (known.and_then(|known| known.credential), failures)
             }
@@ -280,8 +288,14 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
 /// organisation that is named after an e-mail address is a personal one.
 fn name(wishes: &[SeatWishes], seats: &mut BTreeMap<AccountId, (Seat, Vec<Credential>)>) {
     for (id, (seat, _)) in seats.iter_mut() {
-        let wished = wishes.iter().filter(|wish| wish.names(id, seat)).find_map(|wish| wish.name.clone());
-        let organization = seat.organization.clone().filter(|name| !name.contains('@') && !name.trim().is_empty());
+        let wished = wishes
+            .iter()
+            .filter(|wish| wish.names(id, seat))
+            .find_map(|wish| wish.name.clone());
+        let organization = seat
+            .organization
+            .clone()
+            .filter(|name| !name.contains('@') && !name.trim().is_empty());
         let directory = seat.label.clone();
         seat.label = wished.or(organization).unwrap_or(directory);
     }
@@ -298,7 +312,10 @@ impl SeatWishes {
     /// Whether these wishes are for that seat.
     fn names(&self, id: &AccountId, seat: &Seat) -> bool {
         self.seat == id.as_str()
-            || seat.email.as_ref().is_some_and(|email| self.seat.eq_ignore_ascii_case(email))
+            || seat
+                .email
+                .as_ref()
+                .is_some_and(|email| self.seat.eq_ignore_ascii_case(email))
             || seat.organization.as_ref() == Some(&self.seat)
     }
 }

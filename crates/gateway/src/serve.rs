@@ -47,14 +47,22 @@ pub async fn serve(listeners: Vec<TcpListener>, app: axum::Router, stop: Arc<Not
     let graceful = Arc::new(GracefulShutdown::new());
     let mut accepting = JoinSet::new();
     for listener in listeners {
-        accepting.spawn(accept(listener, app.clone(), connections.clone(), Arc::clone(&graceful)));
+        accepting.spawn(accept(
+            listener,
+            app.clone(),
+            connections.clone(),
+            Arc::clone(&graceful),
+        ));
     }
     stop.notified().await;
     accepting.shutdown().await;
     if let Some(graceful) = Arc::into_inner(graceful)
         && tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await.is_err()
     {
-        tracing::warn!("some answers did not end within {} s and were cut", LAST_WORDS.as_secs());
+        tracing::warn!(
+            "some answers did not end within {} s and were cut",
+            LAST_WORDS.as_secs()
+        );
     }
 }
 
@@ -75,7 +83,12 @@ async fn accept(listener: TcpListener, app: axum::Router, connections: Connectio
     }
 }
 
-async fn converse(stream: TcpStream, app: axum::Router, connection: Connection, watcher: hyper_util::server::graceful::Watcher) {
+async fn converse(
+    stream: TcpStream,
+    app: axum::Router,
+    connection: Connection,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
     let first = Arc::new(Notify::new());
     let service = {
         let (first, connection) = (Arc::clone(&first), connection.clone());

@@ -96,7 +96,10 @@ impl SeatState {
         match self {
             Self::Ready => "ready".into(),
             Self::ReadyBut { family, until } => format!("ready; {family} limit reached, back {}", when(*until)),
-            Self::Resting { limit: Some(limit), until } => format!("{limit} limit reached, back {}", when(*until)),
+            Self::Resting {
+                limit: Some(limit),
+                until,
+            } => format!("{limit} limit reached, back {}", when(*until)),
             Self::Resting { limit: None, until } => format!("limit reached, back {}", when(*until)),
             Self::Paused => "switched off".into(),
             Self::LoggedOut => "not logged in; log in with `claude`".into(),

@@ -83,10 +83,16 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         let listeners = config.hosts.iter().copied().map(open).collect::<Result<Vec<_>, _>>()?;
         (listeners, control::open(&paths.socket).map_err(StartError::Control)?)
     };
-    let listening: Vec<SocketAddr> = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let listening: Vec<SocketAddr> = listeners
+        .iter()
+        .filter_map(|listener| listener.local_addr().ok())
+        .collect();
     let gateway = Arc::new(Gateway::new(config, paths, ports));
     let snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync> = {
-        let (gateway, listening) = (Arc::clone(&gateway), listening.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let (gateway, listening) = (
+            Arc::clone(&gateway),
+            listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        );
         Arc::new(move || gateway.snapshot(&listening, sandbox))
     };
     let stop = Arc::new(Notify::new());

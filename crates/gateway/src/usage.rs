@@ -24,7 +24,9 @@ pub async fn poll(calls: Upstream, origin: &Uri, access: &Secret, now: Timestamp
         .header(header::CONTENT_TYPE, "application/json")
         .header(header::USER_AGENT, USER_AGENT)
         .body(Body::empty());
-    let Ok(request) = request else { return (Poll::Failed, Vec::new()) };
+    let Ok(request) = request else {
+        return (Poll::Failed, Vec::new());
+    };
     let answer = match calls.oneshot(request).await {
         Ok(answer) => answer,
         Err(error) => {
@@ -34,7 +36,9 @@ pub async fn poll(calls: Upstream, origin: &Uri, access: &Secret, now: Timestamp
     };
     let poll = match answer.status() {
         StatusCode::OK => {
-            let body = axum::body::to_bytes(answer.into_body(), LIMIT).await.unwrap_or_default();
+            let body = axum::body::to_bytes(answer.into_body(), LIMIT)
+                .await
+                .unwrap_or_default();
             return match anthropic::parse_usage(&body, now) {
                 Ok(windows) => (Poll::Read, windows),
                 Err(error) => {

@@ -143,7 +143,9 @@ mod tests {
     #[test]
     fn a_token_is_usable_until_the_instant_it_expires() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let token = Token::Valid { expires_at: Some(at(100)) };
+        let token = Token::Valid {
+            expires_at: Some(at(100)),
+        };
         for (now, want) in [(99, true), (100, false), (101, false)] {
             assert_eq!(token.is_usable(at(now)), want, "now = {now}");
         }

@@ -82,7 +82,11 @@ mod tests {
         let mut affinity = Affinity::default();
         affinity.bind(Conversation(1), &AccountId::new("a"), at(0));
         for (now, want) in [(3_599, Some("a")), (3_600, None)] {
-            assert_eq!(affinity.of(Conversation(1), at(now)).map(AccountId::as_str), want, "now = {now}");
+            assert_eq!(
+                affinity.of(Conversation(1), at(now)).map(AccountId::as_str),
+                want,
+                "now = {now}"
+            );
         }
     }
 

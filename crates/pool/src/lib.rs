@@ -13,13 +13,13 @@
 
 extern crate alloc;
 
-pub mod window;
-pub mod outcome;
 pub mod account;
 pub mod affinity;
+pub mod outcome;
+pub mod pool;
 pub mod select;
 pub mod upkeep;
-pub mod pool;
+pub mod window;
 
 pub use account::{Account, AccountId, Token, Wishes};
 pub use affinity::Conversation;

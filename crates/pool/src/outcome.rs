@@ -84,7 +84,9 @@ pub enum Next {
 pub fn consequence(outcome: &Outcome, now: Timestamp) -> (Vec<Cooldown>, Next) {
     use Outcome::*;
     match outcome {
-        Served | Interrupted | Abandoned | Withdrawn | PassedOn | OauthUnsupported | Unreachable => (Vec::new(), Next::Deliver),
+        Served | Interrupted | Abandoned | Withdrawn | PassedOn | OauthUnsupported | Unreachable => {
+            (Vec::new(), Next::Deliver)
+        }
         Limited(rejection) => (rests(rejection, now), Next::TryAnother),
         Throttled => (Vec::new(), Next::TryOneOther),
         Unauthorized => (Vec::new(), Next::RereadAndRetry),
@@ -115,7 +117,11 @@ fn rests(rejection: &Rejection, now: Timestamp) -> Vec<Cooldown> {
     if rejection.windows.is_empty() {
         return alloc::vec![rest(None, None)];
     }
-    rejection.windows.iter().map(|(kind, own)| rest(Some(kind), *own)).collect()
+    rejection
+        .windows
+        .iter()
+        .map(|(kind, own)| rest(Some(kind), *own))
+        .collect()
 }
 
 #[cfg(test)]
@@ -142,12 +148,42 @@ mod tests {
         let week = |reset: Option<i64>| vec![(WindowKind::Weekly, reset.map(|s| at(NOW + s)))];
         let secs = SignedDuration::from_secs;
         for (what, windows, overall, retry_after, want) in [
-            ("the window's own reset", five(Some(3_600)), Some(600), Some(5), vec![3_600]),
-            ("the answer's reset where the window has none", five(None), Some(600), Some(5), vec![600]),
-            ("retry-after where there is no reset", week(None), None, Some(124_633), vec![124_633]),
+            (
+                "the window's own reset",
+                five(Some(3_600)),
+                Some(600),
+                Some(5),
+                vec![3_600],
+            ),
+            (
+                "the answer's reset where the window has none",
+                five(None),
+                Some(600),
+                Some(5),
+                vec![600],
+            ),
+            (
+                "retry-after where there is no reset",
+                week(None),
+                None,
+                Some(124_633),
+                vec![124_633],
+            ),
             ("a minute where nothing is said", five(None), None, None, vec![60]),
-            ("a minute where the reset has passed", five(Some(-5)), Some(-5), None, vec![60]),
-            ("five hours and five minutes at most", five(Some(700_000)), None, None, vec![18_300]),
+            (
+                "a minute where the reset has passed",
+                five(Some(-5)),
+                Some(-5),
+                None,
+                vec![60],
+            ),
+            (
+                "five hours and five minutes at most",
+                five(Some(700_000)),
+                None,
+                None,
+                vec![18_300],
+            ),
             ("eight days at most", week(Some(9_000_000)), None, None, vec![691_200]),
             ("no window named: the whole seat", vec![], Some(900), None, vec![900]),
         ] {

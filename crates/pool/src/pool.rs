@@ -115,7 +115,9 @@ impl Pool {
     /// Claims a seat for one attempt at `request`, and says why that one; or why none.
     pub fn acquire(&mut self, request: &Request, now: Timestamp) -> Result<(Lease, Reason), Refusal> {
         let salt = self.draw();
-        let bound = request.conversation.and_then(|conversation| self.affinity.of(conversation, now));
+        let bound = request
+            .conversation
+            .and_then(|conversation| self.affinity.of(conversation, now));
         let (id, reason) = select::select(&self.accounts, request, bound, salt, now)?;
         if let Some(conversation) = request.conversation {
             // A seat that is only passed over for this request keeps its conversation: it is borrowed for a hop.
@@ -192,7 +194,9 @@ impl Pool {
                     account.windows.observe(kind, window);
                 }
                 if allowed {
-                    account.cooldowns.retain(|rest| rest.window.is_some() || rest.since >= now);
+                    account
+                        .cooldowns
+                        .retain(|rest| rest.window.is_some() || rest.since >= now);
                 }
             }
             Observation::Polled(poll) => {
@@ -208,7 +212,10 @@ impl Pool {
         let mut actions = Vec::new();
         for (id, account) in &self.accounts {
             let Some(polls) = self.polls.get_mut(id) else { continue };
-            if polls.due_at(account, self.policy.usage_interval, now).is_some_and(|at| at <= now) {
+            if polls
+                .due_at(account, self.policy.usage_interval, now)
+                .is_some_and(|at| at <= now)
+            {
                 polls.asked(now);
                 actions.push(Action::PollUsage(id.clone()));
             }

@@ -105,15 +105,31 @@ pub fn select(
 
     let usable: Vec<&Account> = accounts.values().filter(open).collect();
     let known = |account: &Account| account.windows.used_for(model, now);
-    let unknown_as = median(usable.iter().filter_map(|account| known(account)).map(|used| i32::from(used.left())).collect());
+    let unknown_as = median(
+        usable
+            .iter()
+            .filter_map(|account| known(account))
+            .map(|used| i32::from(used.left()))
+            .collect(),
+    );
     let room = |account: &Account| known(account).map_or(unknown_as, |used| i32::from(used.left()));
     let under = |account: &Account| known(account).is_none_or(|used| used < account.wishes.threshold);
 
     let preferred: Vec<&Account> = usable.iter().copied().filter(|account| under(account)).collect();
-    let (candidates, soft) = if preferred.is_empty() { (usable, true) } else { (preferred, false) };
+    let (candidates, soft) = if preferred.is_empty() {
+        (usable, true)
+    } else {
+        (preferred, false)
+    };
     let best = candidates.iter().copied().max_by_key(|account| {
         let free = room(account) - UNDER_WAY.saturating_mul(account.in_flight.min(1_000) as i32);
-        (free, rendezvous(request.conversation.map_or(salt, |conversation| conversation.0), &account.id))
+        (
+            free,
+            rendezvous(
+                request.conversation.map_or(salt, |conversation| conversation.0),
+                &account.id,
+            ),
+        )
     });
     let Some(best) = best else {
         return Err(refusal(accounts.values(), model, now));
@@ -142,11 +158,18 @@ fn refusal<'a>(accounts: impl Iterator<Item = &'a Account>, model: Option<&str>,
     if enabled.is_empty() {
         return Refusal::Paused;
     }
-    let signed_in: Vec<&Account> = enabled.iter().copied().filter(|account| account.token.is_usable(now)).collect();
+    let signed_in: Vec<&Account> = enabled
+        .iter()
+        .copied()
+        .filter(|account| account.token.is_usable(now))
+        .collect();
     if signed_in.is_empty() {
         return Refusal::NeedLogin(enabled.into_iter().map(|account| account.id.clone()).collect());
     }
-    let resting: Vec<_> = signed_in.iter().filter_map(|account| account.resting(model, now)).collect();
+    let resting: Vec<_> = signed_in
+        .iter()
+        .filter_map(|account| account.resting(model, now))
+        .collect();
     if resting.len() < signed_in.len() {
         return Refusal::Exhausted;
     }
@@ -169,10 +192,9 @@ fn median(mut rooms: Vec<i32>) -> i32 {
 /// A number that differs for each pair, so that ties fall evenly and the same conversation falls alike.
 fn rendezvous(key: u64, id: &AccountId) -> u64 {
     // FNV-1a over the id, then a finaliser (splitmix64), seeded with the key.
-    let hash = id
-        .as_str()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let hash = id.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
     mix(hash ^ mix(key))
 }
 

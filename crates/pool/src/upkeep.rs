@@ -138,7 +138,11 @@ mod tests {
         let used = Utilization::from_basis_points(10);
         account.windows.observe(
             WindowKind::FiveHour,
-            Window { used, resets_at: None, observed_at: at(1_000) },
+            Window {
+                used,
+                resets_at: None,
+                observed_at: at(1_000),
+            },
         );
         assert_eq!(due(&UsagePolls::default(), &account, 300, 1_001), Some(1_300));
     }
@@ -149,7 +153,11 @@ mod tests {
         let used = Utilization::FULL;
         account.windows.observe(
             WindowKind::FiveHour,
-            Window { used, resets_at: Some(at(1_060)), observed_at: at(1_000) },
+            Window {
+                used,
+                resets_at: Some(at(1_060)),
+                observed_at: at(1_000),
+            },
         );
         assert_eq!(due(&UsagePolls::default(), &account, 300, 1_001), Some(1_065));
     }

@@ -217,9 +217,16 @@ mod tests {
 
     #[test]
     fn lm_10_a_share_over_one_hundred_per_cent_is_full_and_shown_as_one_hundred() {
-        for share in [Utilization::from_fraction(1.02), Utilization::from_percent(104.3), Utilization::from_percent(1e9)] {
+        for share in [
+            Utilization::from_fraction(1.02),
+            Utilization::from_percent(104.3),
+            Utilization::from_percent(1e9),
+        ] {
             let share = share.unwrap();
-            assert!(share.is_full() && share.left() == 0 && share.shown_percent() == 100, "{share:?}");
+            assert!(
+                share.is_full() && share.left() == 0 && share.shown_percent() == 100,
+                "{share:?}"
+            );
         }
     }
 
@@ -237,7 +244,11 @@ mod tests {
             for (percent, observed) in order {
                 windows.observe(WindowKind::Weekly, window(percent, Some(1_000), observed));
             }
-            assert_eq!(windows.used_for(None, at(3)), Utilization::from_percent(20.0), "{order:?}");
+            assert_eq!(
+                windows.used_for(None, at(3)),
+                Utilization::from_percent(20.0),
+                "{order:?}"
+            );
         }
     }
 
@@ -246,7 +257,12 @@ mod tests {
         let mut windows = Windows::default();
         windows.observe(WindowKind::FiveHour, window(10.0, Some(1_000), 0));
         windows.observe(WindowKind::Model(Family::new("Fable")), window(95.0, Some(1_000), 0));
-        for (model, want) in [(Some("claude-fable-5"), 95), (Some("claude-FABLE-5[1m]"), 95), (Some("claude-opus-5"), 10), (None, 10)] {
+        for (model, want) in [
+            (Some("claude-fable-5"), 95),
+            (Some("claude-FABLE-5[1m]"), 95),
+            (Some("claude-opus-5"), 10),
+            (None, 10),
+        ] {
             let used = windows.used_for(model, at(1)).unwrap();
             assert_eq!(used.shown_percent(), want, "{model:?}");
         }
