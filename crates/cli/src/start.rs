@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use gateway::config::Config;
+use gateway::credential::Files;
 use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
-use gateway::ports::{self, SystemClock};
+use gateway::ports::{self, Network, SystemClock};
 use gateway::{Handle, Ports};
 use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
@@ -77,7 +78,7 @@ fn has_no_login(paths: &Paths) -> anyhow::Result<bool> {
     let profiles = gateway::profile::discover(&config, paths);
     Ok(!profiles
         .iter()
-        .any(|profile| gateway::credential::read(profile).is_ok()))
+        .any(|profile| gateway::credential::read(&Files, profile).is_ok()))
 }
 
 /// The instance lock; `None` if another router holds it, which is no failure.
@@ -100,8 +101,9 @@ fn network(config: &Config) -> anyhow::Result<Ports> {
     };
     Ok(Ports {
         clock: Arc::new(SystemClock),
-        upstream: ports::pooled(tls.clone()),
-        calls: ports::own_calls(tls)?,
+        calls: ports::own_calls(tls.clone())?,
+        network: Arc::new(Network::new(move || ports::pooled(tls.clone()))),
+        store: Arc::new(Files),
         zone: TimeZone::system(),
         seed: gateway::chance(),
     })

@@ -41,6 +41,8 @@ pub struct Config {
     pub config_dirs: Vec<PathBuf>,
     /// What the owner wants of single seats.
     pub accounts: Vec<SeatWishes>,
+    /// The `claude` that renewals are handed to.
+    pub claude_path: Option<PathBuf>,
     /// Settings that are understood and not yet acted upon in this version.
     pub not_yet: Vec<&'static str>,
 }
@@ -293,7 +295,6 @@ impl Written {
         later("holdS", self.hold_s.is_some_and(|hold| hold > 0));
         later("historyDays", self.history_days.is_some());
         later("proxy", self.proxy.is_some());
-        later("claudePath", self.claude_path.is_some());
         later("language", self.language.is_some());
         later("app", self.app.is_some());
         later("accounts.order", self.accounts.iter().any(|seat| seat.order.is_some()));
@@ -331,6 +332,9 @@ impl Written {
             .token_url
             .as_deref()
             .unwrap_or("https://platform.claude.com/v1/oauth/token");
+        if self.claude_path.as_ref().is_some_and(|path| !path.is_absolute()) {
+            return Err(refuse("claudePath", "must be an absolute path"));
+        }
         for (index, dir) in self.config_dirs.iter().enumerate() {
             if !dir.is_absolute() {
                 return Err(refuse(&format!("configDirs[{index}]"), "must be an absolute path"));
@@ -353,6 +357,7 @@ impl Written {
             profiles_root: self.profiles_root,
             config_dirs: self.config_dirs,
             accounts: self.accounts,
+            claude_path: self.claude_path,
             not_yet,
         })
     }

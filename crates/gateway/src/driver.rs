@@ -1,13 +1,20 @@
-//! What happens aside from requests: logins are read anew, usage is asked for. Nothing here is waited for by a request.
+//! What happens aside from requests: logins are read anew and renewed, usage is asked for. No request waits here, but
+//! for a renewal that nothing else can stand in for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Uri;
-use jiff::SignedDuration;
-use pool::{Action, Observation, Poll};
+use jiff::{SignedDuration, Timestamp};
+use pool::{AccountId, Action, Observation, Poll, Renewal};
+use tokio::sync::RwLock;
 
-use crate::ports::Upstream;
+use crate::config::TokenRefresh;
+use crate::delegate::Claude;
+use crate::lock::Judgement;
+use crate::ports::{Network, Upstream};
+use crate::profile::Profile;
+use crate::refresh::{RefreshError, Renewed, Renewer};
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
 use crate::usage;
@@ -18,39 +25,80 @@ const NAP: Duration = Duration::from_secs(10);
 const SHORT_NAP: Duration = Duration::from_millis(500);
 /// The shortest nap.
 const LEAST_NAP: Duration = Duration::from_millis(50);
+/// By so much must the clock be ahead of a nap before it was more than a nap.
+const JUMP: SignedDuration = SignedDuration::from_secs(5);
+/// How long after a wake no lock counts as left over: its holder slept too.
+const GRACE: SignedDuration = SignedDuration::from_secs(60);
+/// How long a renewal under way may take to end when the router stops.
+const LAST_RENEWAL: Duration = Duration::from_secs(40);
 
 /// Does what is due, for ever.
+#[derive(Clone)]
 pub struct Driver {
     /// The pool.
     pub scheduler: Arc<Scheduler>,
     /// The seats.
     pub roster: Arc<Roster>,
+    /// The network of the request path, whose connections do not survive a sleep.
+    pub network: Arc<Network>,
     /// The network of our own calls.
     pub calls: Upstream,
     /// Where usage is asked for.
     pub origin: Uri,
+    /// Renews logins.
+    pub renewer: Renewer,
+    /// Who renews.
+    pub who: TokenRefresh,
+    /// Claude Code, if it is on this machine.
+    pub claude: Option<Claude>,
+    /// What renewals share.
+    pub shared: Arc<Shared>,
+}
+
+/// What renewals share.
+#[derive(Default)]
+pub struct Shared {
+    /// Held for reading by every renewal under way.
+    renewing: RwLock<()>,
+    /// Claude Code is asked for one login at a time.
+    asking: tokio::sync::Mutex<()>,
+    /// Until when no lock counts as left over.
+    grace: Mutex<Option<Timestamp>>,
 }
 
 impl Driver {
-    /// Looks at the logins and does what is due, until it is dropped.
+    /// Looks at the logins and does what is due, until it is dropped. Renewals that it began go on without it.
     pub async fn run(self) {
+        self.renewer.ledger.prune(self.scheduler.now());
         loop {
             let unread = self.roster.scan().await;
+            self.save_waiting().await;
             for action in self.scheduler.due() {
                 match action {
                     Action::PollUsage(id) => self.poll_usage(id),
+                    Action::Renew(id) => {
+                        tokio::spawn(self.clone().renew(id));
+                    }
                 }
             }
-            tokio::time::sleep(self.nap(unread)).await;
+            let (wall, timer) = (self.scheduler.now(), tokio::time::Instant::now());
+            tokio::select! {
+                () = tokio::time::sleep(self.nap(unread)) => {}
+                () = self.scheduler.hurried() => {}
+            }
+            self.notice_a_wake(wall, timer.elapsed());
         }
+    }
+
+    /// Waits for renewals under way and their saves, when the router stops.
+    pub async fn finish(&self) {
+        let _ = tokio::time::timeout(LAST_RENEWAL, self.shared.renewing.write()).await;
+        self.save_waiting().await;
     }
 
     fn nap(&self, unread: bool) -> Duration {
         let longest = if unread { SHORT_NAP } else { NAP };
-        let due = self
-            .scheduler
-            .next_wakeup()
-            .map(|at| at.duration_since(self.scheduler.now()));
+        let due = self.scheduler.next_wakeup().map(|at| at.duration_since(self.scheduler.now()));
         match due {
             Some(wait) if wait > SignedDuration::ZERO => wait.unsigned_abs().clamp(LEAST_NAP, longest),
             Some(_) => LEAST_NAP,
@@ -58,7 +106,30 @@ impl Driver {
         }
     }
 
-    fn poll_usage(&self, id: pool::AccountId) {
+    /// A nap in which the clock went on much longer than the timer was a sleep of the machine, or the clock was set.
+    fn notice_a_wake(&self, since: Timestamp, timer: Duration) {
+        let now = self.scheduler.now();
+        let timer = SignedDuration::try_from(timer).unwrap_or(SignedDuration::MAX);
+        let jump = now.duration_since(since) - timer;
+        if jump.abs() > JUMP {
+            tracing::info!("the clock jumped by {} s, as it does when the machine slept; connections are made anew", jump.as_secs());
+            *self.grace() = Some(now + GRACE);
+            self.network.drop_connections();
+        }
+    }
+
+    fn grace(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
+        self.shared.grace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judgement(&self) -> Judgement {
+        match *self.grace() {
+            Some(until) if self.scheduler.now() < until => Judgement::Suspended,
+            _ => Judgement::ByAge,
+        }
+    }
+
+    fn poll_usage(&self, id: AccountId) {
         let Some(access) = self.roster.access(&id) else {
             return self.scheduler.observe(&id, Observation::Polled(Poll::Failed));
         };
@@ -66,15 +137,100 @@ impl Driver {
         tokio::spawn(async move {
             let (poll, windows) = usage::poll(calls, &origin, &access, scheduler.now()).await;
             if !windows.is_empty() {
-                scheduler.observe(
-                    &id,
-                    Observation::Reading {
-                        windows,
-                        allowed: false,
-                    },
-                );
+                scheduler.observe(&id, Observation::Reading { windows, allowed: false });
             }
             scheduler.observe(&id, Observation::Polled(poll));
         });
+    }
+
+    /// Renews one seat's login, and tells the pool how it went.
+    async fn renew(self, id: AccountId) {
+        let _under_way = self.shared.renewing.read().await;
+        let label = self.roster.label(&id);
+        let renewal = match self.roster.renewable(&id) {
+            None => Renewal::Busy, // it went away this moment
+            Some((profile, refused)) => match self.who {
+                TokenRefresh::Router => self.renew_ourselves(&label, profile, refused).await,
+                TokenRefresh::Delegate | TokenRefresh::Nobody => self.hand_over(&id, &profile).await,
+            },
+        };
+        // The new login must be known before those who wait are told.
+        self.roster.scan().await;
+        self.scheduler.observe(&id, Observation::Renewed(renewal));
+    }
+
+    async fn renew_ourselves(&self, label: &str, profile: Profile, refused: Option<crate::credential::Secret>) -> Renewal {
+        match self.renewer.renew(&profile, refused.as_ref(), self.judgement()).await {
+            Ok(Renewed::Adopted) => Renewal::Done,
+            Ok(Renewed::Saved) => {
+                tracing::info!("`{label}`: the login was renewed");
+                Renewal::Done
+            }
+            Ok(Renewed::Unsaved(unsaved)) => {
+                self.roster.keep(profile, unsaved);
+                Renewal::Done
+            }
+            Err(RefreshError::Lock(error)) => {
+                tracing::debug!("`{label}`: {error}");
+                Renewal::Busy
+            }
+            Err(error) => {
+                tracing::warn!("`{label}`: {error}");
+                match error {
+                    RefreshError::CannotSave(_) => Renewal::CannotSave,
+                    RefreshError::Failed { retry_after, .. } => Renewal::Failed(retry_after),
+                    RefreshError::Rejected | RefreshError::NoRefreshToken => Renewal::Rejected,
+                    RefreshError::Uncertain => self.ask_once_expired(&profile).await,
+                    RefreshError::Unreadable(_) | RefreshError::Lock(_) => Renewal::Busy,
+                }
+            }
+        }
+    }
+
+    /// A login that may be dead is Claude Code's to try, once its access token has ended.
+    async fn ask_once_expired(&self, profile: &Profile) -> Renewal {
+        let expired = |login: crate::credential::Credential| !login.token().is_usable(self.scheduler.now());
+        if self.read(profile).await.is_some_and(expired) && self.ask_claude(profile).await {
+            return Renewal::Done;
+        }
+        Renewal::Uncertain
+    }
+
+    async fn hand_over(&self, id: &AccountId, profile: &Profile) -> Renewal {
+        let before = self.roster.access(id);
+        match self.ask_claude(profile).await && self.read(profile).await.map(|login| login.access) != before {
+            true => Renewal::Done,
+            false => Renewal::Failed(None),
+        }
+    }
+
+    /// Asks Claude Code to look after `profile`'s login. Returns whether the login is usable afterwards.
+    async fn ask_claude(&self, profile: &Profile) -> bool {
+        let Some(claude) = &self.claude else {
+            tracing::warn!("Claude Code was not found on this machine, so no login can be handed over to it; `claudePath` names it");
+            return false;
+        };
+        let _one = self.shared.asking.lock().await;
+        claude.ask(profile).await;
+        self.read(profile).await.is_some_and(|login| login.token().is_usable(self.scheduler.now()))
+    }
+
+    async fn read(&self, profile: &Profile) -> Option<crate::credential::Credential> {
+        let (store, profile) = (Arc::clone(&self.renewer.store), profile.clone());
+        let read = move || crate::credential::read(&*store, &profile).ok();
+        tokio::task::spawn_blocking(read).await.ok().flatten()
+    }
+
+    /// Tries again to save pairs that could not be saved.
+    async fn save_waiting(&self) {
+        for (profile, unsaved) in self.roster.waiting() {
+            match self.renewer.save(&profile, &unsaved, self.judgement()).await {
+                Ok(()) => {
+                    tracing::info!("{}: the renewed login is saved now", profile.credentials().display());
+                    self.roster.saved(&profile);
+                }
+                Err(error) => tracing::debug!("{}: {error}", profile.credentials().display()),
+            }
+        }
     }
 }

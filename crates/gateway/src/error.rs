@@ -56,6 +56,8 @@ pub enum ProxyError {
         /// Their short names.
         seats: Vec<String>,
     },
+    /// A login is being renewed, and it takes longer than a request may wait.
+    Renewing,
     /// Every seat was tried, and none gave an answer worth handing on.
     Exhausted,
     /// Anthropic says that OAuth is not supported for this request; no seat is at fault.
@@ -80,7 +82,7 @@ impl ProxyError {
             Self::Framing => StatusCode::BAD_REQUEST,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::AllFull { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoSeat | Self::Paused | Self::NeedLogin { .. } | Self::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoSeat | Self::Paused | Self::NeedLogin { .. } | Self::Renewing | Self::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
             Self::OauthUnsupported { .. } | Self::Unreachable | Self::Broken => StatusCode::BAD_GATEWAY,
         }
     }
@@ -99,6 +101,7 @@ impl ProxyError {
             Self::NoSeat => "no_seat",
             Self::Paused => "paused",
             Self::NeedLogin { .. } => "need_login",
+            Self::Renewing => "renewing",
             Self::Exhausted => "exhausted",
             Self::OauthUnsupported { .. } => "oauth_unsupported",
             Self::Unreachable => "unreachable",
@@ -117,6 +120,7 @@ impl ProxyError {
             Self::NoSeat
             | Self::Paused
             | Self::NeedLogin { .. }
+            | Self::Renewing
             | Self::Exhausted
             | Self::OauthUnsupported { .. }
             | Self::Unreachable
@@ -128,7 +132,7 @@ impl ProxyError {
     fn closes_by_itself(&self, now: Timestamp) -> bool {
         match self {
             Self::AllFull { until, .. } => until.duration_since(now) <= SignedDuration::from_secs(60),
-            Self::Unreachable | Self::Exhausted => true,
+            Self::Unreachable | Self::Renewing | Self::Exhausted => true,
             _ => false,
         }
     }
@@ -159,6 +163,7 @@ impl ProxyError {
                  it is noticed within ten seconds.",
                 list(seats)
             ),
+            Self::Renewing => "Claude Proxy Router is renewing a login, and no other seat can serve. It tries on by itself.".into(),
             Self::Exhausted => "No seat of Claude Proxy Router could answer this request just now. Trying again may help.".into(),
             Self::OauthUnsupported { message } => format!("Anthropic did not take this request's form of login: {message}"),
             Self::Unreachable => "Claude Proxy Router cannot reach Anthropic: check the network of the machine it runs on. \

@@ -8,31 +8,35 @@
 
 #![deny(unsafe_code)]
 
-pub mod anthropic;
-pub mod body;
-pub mod config;
-pub mod connections;
-pub mod control;
-pub mod credential;
-pub mod decode;
-pub mod driver;
-pub mod error;
-pub mod file;
-pub mod forward;
-pub mod gate;
-pub mod instance;
-pub mod owners;
-pub mod paths;
-pub mod peek;
 pub mod ports;
+pub mod paths;
+pub mod config;
+pub mod anthropic;
+pub mod decode;
+pub mod peek;
+pub mod file;
 pub mod profile;
-pub mod proxy;
-pub mod roster;
+pub mod lock;
+pub mod credential;
+pub mod ledger;
 pub mod scheduler;
-pub mod serve;
-pub mod snapshot;
-mod start;
 pub mod usage;
+pub mod refresh;
+pub mod roster;
+pub mod connections;
+pub mod body;
+pub mod error;
+pub mod gate;
+pub mod owners;
+pub mod forward;
+pub mod proxy;
+pub mod snapshot;
+pub mod control;
+pub mod instance;
+pub mod serve;
+pub mod delegate;
+pub mod driver;
+mod start;
 
 use std::sync::{Arc, Mutex};
 
@@ -42,12 +46,16 @@ use pool::{Policy, Pool};
 
 pub use start::{Handle, StartError, start};
 
-use crate::config::Config;
+use crate::config::{Config, TokenRefresh};
+use crate::credential::Store;
+use crate::delegate::Claude;
 use crate::driver::Driver;
 use crate::gate::{Keys, Names};
+use crate::ledger::Ledger;
 use crate::paths::Paths;
-use crate::ports::{Clock, Upstream};
+use crate::ports::{Clock, Network, Upstream};
 use crate::proxy::Proxy;
+use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
 use crate::snapshot::Snapshot;
@@ -58,9 +66,11 @@ pub struct Ports {
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// The network of the request path.
-    pub upstream: Upstream,
+    pub network: Arc<Network>,
     /// The network of our own calls.
     pub calls: Upstream,
+    /// Where logins are kept.
+    pub store: Arc<dyn Store>,
     /// The zone of the times that people read.
     pub zone: TimeZone,
     /// Decides ties and jitter.
@@ -70,7 +80,7 @@ pub struct Ports {
 /// The router without its sockets.
 pub struct Gateway {
     proxy: Arc<Proxy>,
-    calls: Upstream,
+    driver: Driver,
 }
 
 impl Gateway {
@@ -78,17 +88,36 @@ impl Gateway {
     pub fn new(config: Config, paths: &Paths, ports: Ports) -> Self {
         let policy = Policy {
             usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
+            renews: config.token_refresh != TokenRefresh::Nobody,
         };
-        let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), ports.clock));
+        let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
         let mut keys = Keys::default();
         keys.add("first device", &config.router_key);
-        let origin = config.upstream.clone();
-        let roster = Arc::new(Roster::new(Arc::new(config), paths.clone(), Arc::clone(&scheduler)));
+        let config = Arc::new(config);
+        let roster = Roster::new(Arc::clone(&config), paths.clone(), Arc::clone(&scheduler), Arc::clone(&ports.store));
+        let roster = Arc::new(roster);
+        let driver = Driver {
+            scheduler: Arc::clone(&scheduler),
+            roster: Arc::clone(&roster),
+            network: Arc::clone(&ports.network),
+            calls: ports.calls.clone(),
+            origin: config.upstream.clone(),
+            renewer: Renewer {
+                store: ports.store,
+                ledger: Ledger::new(paths.renewals()),
+                calls: ports.calls,
+                token_url: config.token_url.clone(),
+                clock: ports.clock,
+            },
+            who: config.token_refresh,
+            claude: Claude::find(config.claude_path.as_deref(), &paths.home),
+            shared: Arc::default(),
+        };
         let proxy = Proxy {
             scheduler,
             roster,
-            upstream: ports.upstream,
-            origin,
+            network: ports.network,
+            origin: config.upstream.clone(),
             keys,
             names: Names::new(machine_names()),
             zone: ports.zone,
@@ -97,7 +126,7 @@ impl Gateway {
         };
         Self {
             proxy: Arc::new(proxy),
-            calls: ports.calls,
+            driver,
         }
     }
 
@@ -113,12 +142,7 @@ impl Gateway {
 
     /// What goes on aside from requests.
     pub fn driver(&self) -> Driver {
-        Driver {
-            scheduler: Arc::clone(&self.proxy.scheduler),
-            roster: Arc::clone(&self.proxy.roster),
-            calls: self.calls.clone(),
-            origin: self.proxy.origin.clone(),
-        }
+        self.driver.clone()
     }
 
     /// The pool, for those who watch it.
@@ -130,13 +154,11 @@ impl Gateway {
     pub fn snapshot(&self, listening: &[String], sandbox: bool) -> Snapshot {
         let seats = self.proxy.roster.seats();
         let mut views = self.proxy.scheduler.look(|pool, now| {
-            let seen = pool
-                .accounts()
-                .filter_map(|account| Some((account, seats.get(&account.id)?)));
-            let views: Vec<_> = seen
-                .map(|(account, seat)| snapshot::seat_view(account, seat, now))
-                .collect();
-            views
+            let view = |account: &pool::Account| {
+                let (seat, renewals) = (seats.get(&account.id)?, pool.renewals(&account.id)?);
+                Some(snapshot::seat_view(account, renewals, seat, now))
+            };
+            pool.accounts().filter_map(view).collect::<Vec<_>>()
         });
         views.sort_by(|one, other| one.label.cmp(&other.label));
         Snapshot {

@@ -16,19 +16,22 @@ pub struct Paths {
     pub orca_profiles: PathBuf,
     /// The control socket.
     pub socket: PathBuf,
+    /// What the router remembers across restarts. All routers of one user share it.
+    pub state: PathBuf,
 }
 
 impl Paths {
     /// The places for that `home`, with the environment read through `var`. `config` stands in for the usual file.
     pub fn new(home: &Path, config: Option<PathBuf>, var: impl Fn(&str) -> Option<String>) -> Self {
         let folder = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let (usual, orca, run) = if cfg!(target_os = "macos") {
+        let (usual, orca, state, run) = if cfg!(target_os = "macos") {
             let support = home.join("Library/Application Support");
-            (support.join(NAME), support.join("orca"), None)
+            (support.join(NAME), support.join("orca"), support.join(NAME).join("state"), None)
         } else {
             let config = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
             let data = folder("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"));
-            (config.join(NAME), data.join("orca"), folder("XDG_RUNTIME_DIR"))
+            let state = folder("XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state"));
+            (config.join(NAME), data.join("orca"), state.join(NAME), folder("XDG_RUNTIME_DIR"))
         };
         // Another settings file is another router: its socket lies beside it.
         let socket = match (&config, run) {
@@ -41,7 +44,13 @@ impl Paths {
             config: config.unwrap_or_else(|| usual.join("config.json")),
             orca_profiles: orca.join("claude-profiles"),
             socket,
+            state,
         }
+    }
+
+    /// The marks of refresh tokens that were sent.
+    pub fn renewals(&self) -> PathBuf {
+        self.state.join("renewals")
     }
 
     /// The instance lock: a file of its own, since the settings are replaced on each save.
@@ -80,6 +89,8 @@ mod tests {
             plain.orca_profiles,
             Path::new("/home/me/.local/share/orca/claude-profiles")
         );
+
+        assert_eq!(plain.renewals(), Path::new("/home/me/.local/state/claude-proxy-router/renewals"));
 
         let set = Paths::new(home, None, |name| Some(format!("/x/{name}")));
         assert_eq!(

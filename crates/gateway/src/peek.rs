@@ -4,12 +4,15 @@
 //! nesting, skips long strings at the speed of `memchr`, and notes a handful of values. Where a key stands twice the
 //! last one counts, as it does for the server; a key written with escapes is the same key.
 
-use std::hash::{DefaultHasher, Hasher as _};
+use xxhash_rust::xxh3::Xxh3;
 
 /// The longest key or value that is kept; longer ones cannot be what we look for.
 const LONGEST: usize = 2_048;
 /// How many ids are kept.
 const MOST_IDS: usize = 64;
+/// How much of the first turn's text tells conversations apart. It is known as soon as so much has come, so that a
+/// long turn does not keep its request waiting.
+const TURN_LIMIT: usize = 64 << 10;
 
 /// What was found so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +21,7 @@ pub struct Found {
     pub model: Option<String>,
     /// `metadata.user_id`.
     pub user_id: Option<String>,
-    /// A hash of the text of the first message.
+    /// A hash of the text of the first message, as far as it is looked at.
     pub first_turn: Option<u64>,
     /// Ids of files and containers, wherever they stand.
     pub ids: Vec<String>,
@@ -67,7 +70,8 @@ pub struct Peek {
     overflow: bool,
     /// Elements of `messages` begun so far.
     messages: usize,
-    turn: DefaultHasher,
+    turn: Xxh3,
+    turn_length: usize,
     found: Found,
 }
 
@@ -81,7 +85,8 @@ impl Default for Peek {
             kept: Vec::new(),
             overflow: false,
             messages: 0,
-            turn: DefaultHasher::new(),
+            turn: Xxh3::new(),
+            turn_length: 0,
             found: Found::default(),
         }
     }
@@ -148,12 +153,25 @@ impl Peek {
     fn keep(&mut self, purpose: Purpose, bytes: &[u8]) {
         match purpose {
             Purpose::Skip => {}
-            Purpose::FirstTurn => self.turn.write(bytes),
+            Purpose::FirstTurn => self.hear(bytes),
             Purpose::Key | Purpose::Model | Purpose::UserId | Purpose::Id => {
                 let room = LONGEST - self.kept.len();
                 self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
                 self.overflow |= bytes.len() > room;
             }
+        }
+    }
+
+    /// Takes in more of the first turn's text.
+    fn hear(&mut self, text: &[u8]) {
+        if self.turn_length == TURN_LIMIT {
+            return;
+        }
+        let text = &text[..text.len().min(TURN_LIMIT - self.turn_length)];
+        self.turn.update(text);
+        self.turn_length += text.len();
+        if self.turn_length == TURN_LIMIT {
+            self.found.first_turn = Some(self.turn.digest());
         }
     }
 
@@ -180,7 +198,7 @@ impl Peek {
         match purpose {
             Purpose::Skip => {}
             // A separator, so that two texts and one long text differ.
-            Purpose::FirstTurn => self.turn.write_u8(0xff),
+            Purpose::FirstTurn => self.hear(&[0xff]),
             Purpose::Key => {
                 self.key.clear();
                 if !self.overflow {
@@ -219,7 +237,8 @@ impl Peek {
             }
             (Some(Level::Top), b"messages", false) => {
                 self.messages = 0;
-                self.turn = DefaultHasher::new();
+                self.turn = Xxh3::new();
+                self.turn_length = 0;
                 self.found.first_turn = None;
                 Level::Messages
             }
@@ -245,7 +264,7 @@ impl Peek {
     fn close(&mut self) {
         let closed = self.levels.pop();
         if closed == Some(Level::FirstMessage) && self.levels.last() == Some(&Level::Messages) {
-            self.found.first_turn = Some(self.turn.finish());
+            self.found.first_turn = Some(self.turn.digest());
         }
         self.key_next = false;
         self.key.clear();
@@ -346,6 +365,20 @@ mod tests {
             None,
             "known only when it is whole"
         );
+    }
+
+    #[test]
+    fn a_long_first_turn_is_known_before_its_end_and_the_same_in_whatever_pieces_it_comes() {
+        let body = format!(r#"{{"messages":[{{"role":"user","content":"{}"#, "long\\n".repeat(20_000));
+        let turn = |size: usize| {
+            let mut peek = Peek::default();
+            body.as_bytes().chunks(size).for_each(|piece| peek.look(piece));
+            peek.found().first_turn
+        };
+        assert!(turn(body.len()).is_some());
+        for size in [1, 7, 4_096] {
+            assert_eq!(turn(size), turn(body.len()), "pieces of {size}");
+        }
     }
 
     #[test]

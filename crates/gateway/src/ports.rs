@@ -1,6 +1,7 @@
 //! The doors to the outside: the clock and the network. Tests put others in their place.
 
 use std::error::Error;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -44,6 +45,32 @@ pub enum UpstreamError {
 
 /// The network: one request in, one answer out.
 pub type Upstream = BoxCloneSyncService<Request<Body>, Response<Body>, UpstreamError>;
+
+/// The network of the request path, which can be made anew: a pool of connections does not survive a sleep.
+pub struct Network {
+    make: Box<dyn Fn() -> Upstream + Send + Sync>,
+    now: Mutex<Upstream>,
+}
+
+impl Network {
+    /// The network that `make` makes.
+    pub fn new(make: impl Fn() -> Upstream + Send + Sync + 'static) -> Self {
+        Self {
+            now: Mutex::new(make()),
+            make: Box::new(make),
+        }
+    }
+
+    /// The network as it is now.
+    pub fn service(&self) -> Upstream {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Uses new connections from now on; what runs on the old ones goes on.
+    pub fn drop_connections(&self) {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = (self.make)();
+    }
+}
 
 /// The network of the request path: one HTTP/1.1 pool for all seats, since a connection is not tied to a token.
 pub fn pooled(tls: rustls::ClientConfig) -> Upstream {

@@ -22,6 +22,20 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// The profile in `dir`, which names its account itself.
+    pub fn named(dir: PathBuf, name: String) -> Self {
+        Self {
+            identity: dir.join(".claude.json"),
+            dir,
+            name,
+        }
+    }
+
+    /// Whether it is the one that Claude Code uses where nothing is set.
+    pub fn is_default(&self) -> bool {
+        self.identity.parent() != Some(&self.dir)
+    }
+
     /// Where the login is kept on a machine without a usable Keychain.
     pub fn credentials(&self) -> PathBuf {
         self.dir.join(".credentials.json")
@@ -82,27 +96,19 @@ pub fn discover(config: &Config, paths: &Paths) -> Vec<Profile> {
     let homes = folders_in(orca).into_iter().map(|folder| folder.join("home"));
     profiles.extend(homes.filter(|home| home.is_dir()).map(|home| {
         let id = home.parent().map(folder_name).unwrap_or_default();
-        named(home, format!("orca-{}", id.chars().take(8).collect::<String>()))
+        Profile::named(home, format!("orca-{}", id.chars().take(8).collect::<String>()))
     }));
     profiles.extend(config.config_dirs.iter().filter(|dir| dir.is_dir()).map(|dir| {
         let name = folder_name(dir).trim_start_matches(".claude-").to_owned();
-        named(dir.clone(), name)
+        Profile::named(dir.clone(), name)
     }));
     profiles.extend(folders_in(&paths.home).into_iter().filter_map(|dir| {
         let name = folder_name(&dir).strip_prefix(".claude-")?.to_owned();
-        looks_like_a_profile(&dir).then(|| named(dir, name))
+        looks_like_a_profile(&dir).then(|| Profile::named(dir, name))
     }));
     let mut seen = BTreeSet::new();
     profiles.retain(|profile| seen.insert(fs::canonicalize(&profile.dir).unwrap_or_else(|_| profile.dir.clone())));
     profiles
-}
-
-fn named(dir: PathBuf, name: String) -> Profile {
-    Profile {
-        identity: dir.join(".claude.json"),
-        dir,
-        name,
-    }
 }
 
 fn looks_like_a_profile(dir: &Path) -> bool {

@@ -1,6 +1,5 @@
 //! One request's life: let in, given to a seat, tried elsewhere where that helps, and handed on as it came.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use pool::{AccountId, Conversation, Next, Observation, Outcome, Reason, Refusal};
 use tower::ServiceExt as _;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::anthropic::{self, ErrorBody, Limits, Opening};
 use crate::body::{self, Budget, LeasedBody, Sent, Tap, Upload, UploadError};
@@ -27,12 +27,14 @@ use crate::forward;
 use crate::gate::{self, Keys, Names, Route};
 use crate::owners::{self, Owners};
 use crate::peek::Found;
-use crate::ports::{Upstream, UpstreamError};
+use crate::ports::{Network, UpstreamError};
 use crate::roster::Roster;
 use crate::scheduler::{LeaseGuard, Scheduler};
 
 /// How long a request may go from seat to seat before it is answered.
 const MOVING_FOR: SignedDuration = SignedDuration::from_secs(30);
+/// How long a request waits for a login to be renewed.
+const RENEWAL_WAIT: Duration = Duration::from_secs(35);
 /// How much of a rejection, or of a stream's opening, is read to understand it.
 const REJECTION_LIMIT: usize = 64 << 10;
 /// How much of a stream is held back to see how it opens, and for how long.
@@ -50,7 +52,7 @@ pub struct Proxy {
     /// The seats and their tokens.
     pub roster: Arc<Roster>,
     /// The network.
-    pub upstream: Upstream,
+    pub network: Arc<Network>,
     /// Where requests go.
     pub origin: Uri,
     /// The owner's devices.
@@ -216,8 +218,8 @@ impl Exchange {
             return self.broken_upload(&error);
         }
         loop {
-            let wanted = self.wanted();
-            let (lease, reason) = match self.proxy.scheduler.acquire(&wanted) {
+            let (wanted, leased) = self.acquire().await;
+            let (lease, reason) = match leased {
                 Ok(leased) => leased,
                 Err(refusal) => return self.refused(refusal),
             };
@@ -234,6 +236,23 @@ impl Exchange {
             };
             if let Some(response) = self.next(answer).await {
                 return response;
+            }
+        }
+    }
+
+    /// Claims a seat. Where only a renewal stands in the way, waits for it: the driver renews, requests never do.
+    async fn acquire(&mut self) -> (pool::Request, Result<(LeaseGuard, Reason), Refusal>) {
+        let scheduler = Arc::clone(&self.proxy.scheduler);
+        let mut changed = scheduler.subscribe();
+        let mut patience = std::pin::pin!(tokio::time::sleep(RENEWAL_WAIT));
+        loop {
+            let wanted = self.wanted();
+            match scheduler.acquire(&wanted) {
+                Err(Refusal::Renewing) => tokio::select! {
+                    _ = changed.changed() => {}
+                    () = &mut patience => return (wanted, Err(Refusal::Renewing)),
+                },
+                leased => return (wanted, leased),
             }
         }
     }
@@ -265,22 +284,15 @@ impl Exchange {
 
     /// The conversation: a sub-agent's own, else the session's with its first turn, else the first turn's alone.
     fn conversation(&self, found: &Found) -> Option<Conversation> {
-        let mut hasher = DefaultHasher::new();
         if let Some(agent) = self.agent() {
-            agent.as_bytes().hash(&mut hasher);
-            return Some(Conversation(hasher.finish()));
+            return Some(Conversation(xxh3_64(agent.as_bytes())));
         }
-        let header = self
-            .head
-            .headers
-            .get("x-claude-code-session-id")
-            .map(HeaderValue::as_bytes);
-        let session = header.or(found.user_id.as_deref().map(str::as_bytes));
-        if session.is_none() && found.first_turn.is_none() {
-            return None;
+        let header = self.head.headers.get("x-claude-code-session-id").map(HeaderValue::as_bytes);
+        let session = header.or(found.user_id.as_deref().map(str::as_bytes)).map(xxh3_64);
+        match (session, found.first_turn) {
+            (None, None) => None,
+            (session, turn) => Some(Conversation(session.unwrap_or_default().rotate_left(1) ^ turn.unwrap_or_default())),
         }
-        (session, found.first_turn).hash(&mut hasher);
-        Some(Conversation(hasher.finish()))
     }
 
     /// Sends the request to the lease's seat, and reads as much of the answer as it takes to understand it.
@@ -298,7 +310,7 @@ impl Exchange {
             .length
             .filter(|&length| length > 0 || self.head.method == Method::POST);
         *request.headers_mut() = forward::request_headers(self.head.headers.clone(), &access, length);
-        let sending = self.proxy.upstream.clone().oneshot(request);
+        let sending = self.proxy.network.service().oneshot(request);
 
         let proxy = Arc::clone(&self.proxy);
         let still_right = |found: &Found| {
@@ -353,12 +365,13 @@ impl Exchange {
                 if !movable {
                     return Some(self.proxy.answer(&ProxyError::Exhausted));
                 }
-                match another && !self.reread.contains(&account) {
-                    true => {
+                // A seat gets a second try with another token, from the store or from a renewal, and no third.
+                match self.reread.contains(&account) {
+                    true => self.tried.push(account),
+                    false => {
                         self.reread.push(account.clone());
-                        self.stay = Some(account);
+                        self.stay = another.then_some(account);
                     }
-                    false => self.tried.push(account),
                 }
             }
             Next::TryOneOther if movable && !self.moved => {
@@ -420,6 +433,7 @@ impl Exchange {
             Refusal::NeedLogin(seats) => ProxyError::NeedLogin {
                 seats: seats.iter().map(|id| self.proxy.roster.label(id)).collect(),
             },
+            Refusal::Renewing => ProxyError::Renewing,
             Refusal::Exhausted => ProxyError::Exhausted,
         };
         if let Some(kept) = self.kept.take() {

@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use pool::{AccountId, Observation, Token, Utilization, Wishes};
 
-use crate::config::{Config, SeatWishes};
-use crate::credential::{self, Credential, CredentialError, Secret};
+use crate::config::{Config, SeatWishes, TokenRefresh};
+use crate::credential::{self, Credential, CredentialError, Secret, Store};
 use crate::file::{self, Mark};
 use crate::paths::Paths;
 use crate::profile::{self, Identity, Profile};
+use crate::refresh::Unsaved;
 use crate::scheduler::Scheduler;
 
 /// So many failed reads in a row are worth telling.
@@ -34,9 +36,14 @@ pub struct Seat {
     pub dirs: Vec<PathBuf>,
     /// The state of its login, where it is not well.
     pub trouble: Option<Trouble>,
-    access: Option<Secret>,
-    /// The token that Anthropic refused; it is not used again.
-    refused: Option<Secret>,
+    /// Whether its login is renewed but could not be saved yet.
+    pub unsaved: bool,
+    /// Whether logins are renewed at all.
+    pub renews: bool,
+    /// The login that requests are sent with, and where it is kept.
+    login: Option<(Profile, Credential)>,
+    /// The token that Anthropic refused, and when; it is not used again.
+    refused: Option<(Secret, Timestamp)>,
 }
 
 /// What is wrong with a seat's login.
@@ -59,11 +66,17 @@ struct Reading {
     failures: u32,
 }
 
+/// A seat as it was found, with the logins of its directories.
+type Found = (Seat, Vec<(Profile, Credential)>);
+
 /// The seats, and the reading of their directories.
 pub struct Roster {
     config: Arc<Config>,
     paths: Paths,
     scheduler: Arc<Scheduler>,
+    store: Arc<dyn Store>,
+    /// New pairs that wait to be saved, by their profile.
+    unsaved: Mutex<BTreeMap<Profile, Unsaved>>,
     readings: Arc<Mutex<BTreeMap<Profile, Reading>>>,
     seats: Mutex<BTreeMap<AccountId, Seat>>,
     /// One scan at a time.
@@ -72,11 +85,13 @@ pub struct Roster {
 
 impl Roster {
     /// An empty roster; [`Roster::scan`] fills it.
-    pub fn new(config: Arc<Config>, paths: Paths, scheduler: Arc<Scheduler>) -> Self {
+    pub fn new(config: Arc<Config>, paths: Paths, scheduler: Arc<Scheduler>, store: Arc<dyn Store>) -> Self {
         Self {
             config,
             paths,
             scheduler,
+            store,
+            unsaved: Mutex::default(),
             readings: Arc::default(),
             seats: Mutex::default(),
             scanning: tokio::sync::Mutex::default(),
@@ -85,7 +100,30 @@ impl Roster {
 
     /// The token to send a request on that seat with, if it has one.
     pub fn access(&self, id: &AccountId) -> Option<Secret> {
-        self.lock().get(id)?.access.clone()
+        self.lock().get(id)?.login.as_ref().map(|(_, login)| login.access.clone())
+    }
+
+    /// The login to renew on that seat, where it is kept, and the access token that Anthropic refused.
+    pub fn renewable(&self, id: &AccountId) -> Option<(Profile, Option<Secret>)> {
+        let seats = self.lock();
+        let seat = seats.get(id)?;
+        let (profile, _) = seat.login.as_ref()?;
+        Some((profile.clone(), seat.refused.as_ref().map(|(token, _)| token.clone())))
+    }
+
+    /// Keeps a pair that could not be saved, and uses it meanwhile.
+    pub fn keep(&self, profile: Profile, unsaved: Unsaved) {
+        self.unsaved().insert(profile, unsaved);
+    }
+
+    /// The pairs that wait to be saved.
+    pub fn waiting(&self) -> Vec<(Profile, Unsaved)> {
+        self.unsaved().clone().into_iter().collect()
+    }
+
+    /// Notes that a pair need not be kept any longer.
+    pub fn saved(&self, profile: &Profile) {
+        self.unsaved().remove(profile);
     }
 
     /// The seat's short name; its id if it is gone.
@@ -105,10 +143,11 @@ impl Roster {
     pub async fn scan(&self) -> bool {
         let _one = self.scanning.lock().await;
         let (config, paths, readings) = (Arc::clone(&self.config), self.paths.clone(), Arc::clone(&self.readings));
+        let store = Arc::clone(&self.store);
         let scanned = tokio::task::spawn_blocking(move || {
             let profiles = profile::discover(&config, &paths);
             let mut readings = readings.lock().unwrap_or_else(PoisonError::into_inner);
-            read_changed(profiles, &mut readings);
+            read_changed(&*store, profiles, &mut readings);
             (
                 group(&config.accounts, &readings),
                 readings.values().any(|reading| reading.failures > 0),
@@ -125,56 +164,78 @@ impl Roster {
     /// there is one.
     pub async fn refused(&self, id: &AccountId, token: &Secret) -> bool {
         if let Some(seat) = self.lock().get_mut(id) {
-            seat.refused = Some(token.clone());
+            let known = seat.refused.as_ref().is_some_and(|(known, _)| known == token);
+            if !known {
+                seat.refused = Some((token.clone(), self.scheduler.now()));
+            }
         }
         self.scan().await;
         self.access(id).is_some_and(|now| now != *token)
     }
 
     /// Puts the seats found in the place of those known, and tells the pool what changed.
-    fn take(&self, found: BTreeMap<AccountId, (Seat, Vec<Credential>)>) {
-        let now = self.scheduler.now();
+    fn take(&self, found: BTreeMap<AccountId, Found>) {
         let mut observations = Vec::new();
         let mut seats = self.lock();
         for id in seats.keys().filter(|id| !found.contains_key(id)) {
+            tracing::info!(account.id = %id, "a seat's login is gone from this machine");
             observations.push((id.clone(), Observation::Gone));
         }
         let mut next = BTreeMap::new();
         for (id, (mut seat, logins)) in found {
             let known = seats.get(&id);
-            seat.refused = known.and_then(|known| known.refused.clone());
-            let chosen = logins
-                .iter()
-                .filter(|login| Some(&login.access) != seat.refused.as_ref())
-                .max_by_key(|login| login.expires_at);
-            let token = match chosen {
-                Some(login) => {
-                    seat.access = Some(login.access.clone());
-                    seat.plan = login.plan.clone();
-                    login.token()
-                }
-                None if logins.is_empty() => Token::Missing,
-                None => {
-                    seat.trouble = Some(Trouble::Refused);
-                    Token::Refused { since: now }
-                }
-            };
             if known.is_none() {
                 tracing::info!(account.id = %id, "found the seat `{}`", seat.label);
             }
-            let wishes = wishes(&self.config, &id, &seat);
-            observations.push((id.clone(), Observation::Discovered(wishes)));
+            seat.refused = known.and_then(|known| known.refused.clone());
+            let logins: Vec<_> = logins.into_iter().map(|(profile, login)| self.newest(profile, login)).collect();
+            let refused = |login: &Credential| seat.refused.as_ref().is_some_and(|(token, _)| *token == login.access);
+            // The one that lasts longest; a refused one only to be renewed.
+            seat.login = logins
+                .into_iter()
+                .max_by_key(|(_, login)| (!refused(login), login.expires_at));
+            let token = match (&seat.login, &seat.refused) {
+                (None, _) => Token::Missing,
+                (Some((_, login)), Some((token, since))) if login.access == *token => Token::Refused { since: *since },
+                (Some((_, login)), _) => login.token(),
+            };
+            if matches!(token, Token::Refused { .. }) {
+                seat.trouble = Some(Trouble::Refused);
+            }
+            seat.renews = self.config.token_refresh != TokenRefresh::Nobody;
+            seat.unsaved = seat.login.as_ref().is_some_and(|(profile, _)| self.unsaved().contains_key(profile));
+            seat.plan = seat.login.as_ref().and_then(|(_, login)| login.plan.clone());
+            observations.push((id.clone(), Observation::Discovered(wishes(&self.config, &id, &seat))));
+            let before = known.and_then(|known| known.login.as_ref()).map(|(_, login)| (&login.access, &login.refresh));
+            let after = seat.login.as_ref().map(|(_, login)| (&login.access, &login.refresh));
+            if before != after {
+                observations.push((id.clone(), Observation::LoginChanged));
+            }
             observations.push((id.clone(), Observation::Token(token)));
             next.insert(id, seat);
         }
         *seats = next;
         drop(seats);
         for (id, observation) in observations {
-            if matches!(observation, Observation::Gone) {
-                tracing::info!(account.id = %id, "a seat's login is gone from this machine");
-            }
             self.scheduler.observe(&id, observation);
         }
+    }
+
+    /// The login as it was read, or the pair it was exchanged for where that waits to be saved. A login that another
+    /// has put there since is newer than either.
+    fn newest(&self, profile: Profile, login: Credential) -> (Profile, Credential) {
+        let unsaved = self.unsaved();
+        match unsaved.get(&profile) {
+            Some(kept) if login.refresh.as_ref() == Some(&kept.posted) => {
+                let credential = kept.credential.clone();
+                (profile, credential)
+            }
+            _ => (profile, login),
+        }
+    }
+
+    fn unsaved(&self) -> MutexGuard<'_, BTreeMap<Profile, Unsaved>> {
+        self.unsaved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<AccountId, Seat>> {
@@ -183,7 +244,7 @@ impl Roster {
 }
 
 /// Reads the profiles whose files changed, or could not be read the last time.
-fn read_changed(profiles: Vec<Profile>, readings: &mut BTreeMap<Profile, Reading>) {
+fn read_changed(store: &dyn Store, profiles: Vec<Profile>, readings: &mut BTreeMap<Profile, Reading>) {
     readings.retain(|profile, _| profiles.contains(profile));
     for profile in profiles {
         let marks = profile.marks();
@@ -199,7 +260,7 @@ fn read_changed(profiles: Vec<Profile>, readings: &mut BTreeMap<Profile, Reading
             // It is rewritten often; a half-read name does not change whose seat it is.
             Err(_) => known.as_ref().and_then(|known| known.identity.clone()),
         };
-        let (credential, failures) = match credential::read(&profile) {
+        let (credential, failures) = match credential::read(store, &profile) {
             Ok(login) => (Some(login), 0),
             Err(CredentialError::LoggedOut) => (None, 0),
             Err(error @ CredentialError::Unreadable(_)) => {
@@ -249,8 +310,8 @@ fn seat_of(profile: &Profile, reading: &Reading) -> AccountId {
 }
 
 /// The seats that the readings give, each with its logins.
-fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeMap<AccountId, (Seat, Vec<Credential>)> {
-    let mut seats: BTreeMap<AccountId, (Seat, Vec<Credential>)> = BTreeMap::new();
+fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeMap<AccountId, Found> {
+    let mut seats: BTreeMap<AccountId, Found> = BTreeMap::new();
     for (profile, reading) in readings {
         let id = seat_of(profile, reading);
         let named = reading.identity.clone().unwrap_or_default();
@@ -262,7 +323,9 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
                 plan: None,
                 dirs: Vec::new(),
                 trouble: None,
-                access: None,
+                unsaved: false,
+                renews: false,
+                login: None,
                 refused: None,
             };
             (seat, Vec::new())
@@ -270,7 +333,7 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
         seat.email = seat.email.take().or(named.email_address);
         seat.organization = seat.organization.take().or(named.organization_name);
         seat.dirs.push(profile.dir.clone());
-        logins.extend(reading.credential.clone());
+        logins.extend(reading.credential.clone().map(|login| (profile.clone(), login)));
         if reading.failures >= FAILURES_TOLD {
             seat.trouble = Some(Trouble::Unreadable);
         }
@@ -286,7 +349,7 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
 
 /// Gives each seat its short name: what its owner calls it, else its organisation, else its directory. An
 /// organisation that is named after an e-mail address is a personal one.
-fn name(wishes: &[SeatWishes], seats: &mut BTreeMap<AccountId, (Seat, Vec<Credential>)>) {
+fn name(wishes: &[SeatWishes], seats: &mut BTreeMap<AccountId, Found>) {
     for (id, (seat, _)) in seats.iter_mut() {
         let wished = wishes
             .iter()

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use pool::{AccountId, Action, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request};
-use tokio::sync::watch;
+use pool::{AccountId, Action, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request, Token};
+use tokio::sync::{Notify, watch};
 
 use crate::ports::Clock;
 
@@ -13,6 +13,8 @@ pub struct Scheduler {
     pool: Mutex<Pool>,
     clock: Arc<dyn Clock>,
     changed: watch::Sender<()>,
+    /// Told when something may be due before the driver's nap is over.
+    hurry: Notify,
 }
 
 impl Scheduler {
@@ -22,7 +24,18 @@ impl Scheduler {
             pool: Mutex::new(pool),
             clock,
             changed: watch::Sender::new(()),
+            hurry: Notify::new(),
         }
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Waits until something may be due.
+    pub async fn hurried(&self) {
+        self.hurry.notified().await;
     }
 
     /// The time now.
@@ -52,8 +65,12 @@ impl Scheduler {
 
     /// Notes what was learnt of a seat.
     pub fn observe(&self, id: &AccountId, observation: Observation) {
+        let urgent = matches!(observation, Observation::Token(Token::Refused { .. }));
         self.lock().observe(id, observation, self.now());
         self.changed.send_replace(());
+        if urgent {
+            self.hurry.notify_one();
+        }
     }
 
     /// What should be done now.

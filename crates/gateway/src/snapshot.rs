@@ -1,7 +1,7 @@
 //! All that a screen may know: plain data, without a secret. One snapshot is enough to draw everything.
 
 use jiff::Timestamp;
-use pool::{Account, Token, WindowKind};
+use pool::{Account, Renewal, Renewals, Token, WindowKind};
 use serde::{Deserialize, Serialize};
 
 use crate::roster::{Seat, Trouble};
@@ -43,6 +43,8 @@ pub struct SeatView {
     pub plan: Option<String>,
     /// What it can do now.
     pub state: SeatState,
+    /// What is the matter with its login while it still serves; absent when nothing is.
+    pub login: Option<LoginTrouble>,
     /// Its allowances as last seen; one that was never seen is missing.
     pub windows: Vec<WindowView>,
     /// Requests that run on it.
@@ -84,6 +86,13 @@ pub enum SeatState {
         /// When that was.
         since: i64,
     },
+    /// Its access token has ended, and a new one is being asked for, or will be soon.
+    Renewing,
+    /// Its access token has ended, and its login has trouble.
+    NeedsLogin {
+        /// What is the matter.
+        trouble: LoginTrouble,
+    },
     /// Anthropic refused its token.
     Refused,
     /// Its login file cannot be read, and there is no token left.
@@ -104,8 +113,39 @@ impl SeatState {
             Self::Paused => "switched off".into(),
             Self::LoggedOut => "not logged in; log in with `claude`".into(),
             Self::Expired { .. } => "login expired; start `claude` once, and it renews it".into(),
+            Self::Renewing => "login is being renewed".into(),
+            Self::NeedsLogin { trouble } => trouble.words().into(),
             Self::Refused => "Anthropic refused this login; log in again with `claude`".into(),
             Self::Unreadable => "its login file cannot be read".into(),
+        }
+    }
+}
+
+/// What is the matter with a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LoginTrouble {
+    /// The token endpoint could not be used; it is tried again.
+    Retrying,
+    /// The store takes no write, so nothing was renewed.
+    CannotSave,
+    /// The new login is in memory only, until the store takes it.
+    Unsaved,
+    /// Anthropic no longer accepts it.
+    Rejected,
+    /// The answer to its renewal was lost.
+    Uncertain,
+}
+
+impl LoginTrouble {
+    /// What is the matter and what to do, for the status and the log alike.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Retrying => "login could not be renewed yet; it is tried again by itself",
+            Self::CannotSave => "login cannot be saved, so it was not renewed; make room, or its folder writable",
+            Self::Unsaved => "renewed login could not be saved yet; do not quit the router until it could",
+            Self::Rejected => "Anthropic no longer accepts this login; log in again with `claude`",
+            Self::Uncertain => "a renewal's answer was lost, and this login may have ended with it; log in again with `claude`",
         }
     }
 }
@@ -127,7 +167,8 @@ pub struct WindowView {
 }
 
 /// The view of one seat at `now`.
-pub fn seat_view(account: &Account, seat: &Seat, now: Timestamp) -> SeatView {
+pub fn seat_view(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) -> SeatView {
+    let trouble = login_trouble(renewals, seat);
     let windows = account.windows.iter().map(|(kind, window)| WindowView {
         kind: match kind {
             WindowKind::FiveHour => "fiveHour".into(),
@@ -148,7 +189,8 @@ pub fn seat_view(account: &Account, seat: &Seat, now: Timestamp) -> SeatView {
         email: seat.email.clone(),
         organization: seat.organization.clone(),
         plan: seat.plan.clone(),
-        state: state(account, seat, now),
+        state: state(account, renewals, seat, now),
+        login: trouble,
         windows: windows.collect(),
         in_flight: account.in_flight,
         read_at: account.windows.observed_at().map(Timestamp::as_second),
@@ -160,17 +202,35 @@ pub fn seat_view(account: &Account, seat: &Seat, now: Timestamp) -> SeatView {
     }
 }
 
-fn state(account: &Account, seat: &Seat, now: Timestamp) -> SeatState {
+/// What is the matter with a seat's login, as its renewals tell.
+fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
+    match renewals.last() {
+        Some(Renewal::Rejected) => Some(LoginTrouble::Rejected),
+        Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
+        Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
+        Some(Renewal::Failed(_)) => Some(LoginTrouble::Retrying),
+        None | Some(Renewal::Done | Renewal::Busy) => seat.unsaved.then_some(LoginTrouble::Unsaved),
+    }
+}
+
+fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) -> SeatState {
     if !account.wishes.enabled {
         return SeatState::Paused;
     }
     match account.token {
         Token::Missing if seat.trouble == Some(Trouble::Unreadable) => return SeatState::Unreadable,
         Token::Missing => return SeatState::LoggedOut,
-        Token::Refused { .. } => return SeatState::Refused,
-        Token::Valid { expires_at: Some(end) } if end <= now => {
-            return SeatState::Expired { since: end.as_second() };
+        token @ (Token::Refused { .. } | Token::Valid { .. }) if !token.is_usable(now) => {
+            return match login_trouble(renewals, seat) {
+                Some(trouble) => SeatState::NeedsLogin { trouble },
+                None if renewals.is_under_way() || renewals.is_awaited(account, now) && seat.renews => SeatState::Renewing,
+                None => match token {
+                    Token::Valid { expires_at: Some(end) } => SeatState::Expired { since: end.as_second() },
+                    _ => SeatState::Refused,
+                },
+            };
         }
+        Token::Refused { .. } => return SeatState::Refused,
         Token::Valid { .. } => {}
     }
     if let Some(rest) = account.resting(None, now) {

@@ -111,9 +111,12 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
             runtime.block_on(async move {
                 gateway.scan().await;
                 let _ = ready.send(());
-                tokio::spawn(gateway.driver().run());
+                let driving = tokio::spawn(gateway.driver().run());
                 tokio::spawn(control::serve(control_socket.listener, control_socket.control));
                 serve::serve(listeners, gateway.router(), stopped).await;
+                // No new renewal begins; one under way is finished and saved.
+                driving.abort();
+                gateway.driver().finish().await;
             });
         })
         .map_err(StartError::Thread)?;

@@ -13,18 +13,18 @@
 
 extern crate alloc;
 
+pub mod window;
+pub mod outcome;
 pub mod account;
 pub mod affinity;
-pub mod outcome;
-pub mod pool;
 pub mod select;
 pub mod upkeep;
-pub mod window;
+pub mod pool;
 
 pub use account::{Account, AccountId, Token, Wishes};
 pub use affinity::Conversation;
 pub use outcome::{Cooldown, Next, Outcome, Rejection};
 pub use pool::{Action, Lease, Observation, Policy, Pool};
 pub use select::{Reason, Refusal, Request};
-pub use upkeep::Poll;
+pub use upkeep::{Poll, Renewal, Renewals};
 pub use window::{Family, Utilization, Window, WindowKind, Windows};

@@ -11,7 +11,7 @@ use crate::account::{Account, AccountId, Token, Wishes};
 use crate::affinity::Affinity;
 use crate::outcome::{self, Next, Outcome};
 use crate::select::{self, Reason, Refusal, Request};
-use crate::upkeep::{Poll, UsagePolls};
+use crate::upkeep::{Poll, Renewal, Renewals, UsagePolls};
 use crate::window::{Window, WindowKind};
 
 /// What holds for the whole pool.
@@ -19,12 +19,15 @@ use crate::window::{Window, WindowKind};
 pub struct Policy {
     /// How often a seat's usage may be asked for at most.
     pub usage_interval: SignedDuration,
+    /// Whether logins are renewed at all.
+    pub renews: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
         Self {
             usage_interval: SignedDuration::from_secs(300),
+            renews: true,
         }
     }
 }
@@ -62,6 +65,10 @@ pub enum Observation {
     },
     /// A usage poll ended.
     Polled(Poll),
+    /// The store holds another login than before.
+    LoginChanged,
+    /// A renewal ended.
+    Renewed(Renewal),
 }
 
 /// What should be done.
@@ -69,6 +76,8 @@ pub enum Observation {
 pub enum Action {
     /// Ask for this seat's usage.
     PollUsage(AccountId),
+    /// Renew this seat's login.
+    Renew(AccountId),
 }
 
 /// The seats and what is remembered of them.
@@ -77,6 +86,7 @@ pub struct Pool {
     policy: Policy,
     accounts: BTreeMap<AccountId, Account>,
     polls: BTreeMap<AccountId, UsagePolls>,
+    renewals: BTreeMap<AccountId, Renewals>,
     affinity: Affinity,
     leases: BTreeMap<u64, AccountId>,
     next_lease: u64,
@@ -90,6 +100,7 @@ impl Pool {
             policy,
             accounts: BTreeMap::new(),
             polls: BTreeMap::new(),
+            renewals: BTreeMap::new(),
             affinity: Affinity::default(),
             leases: BTreeMap::new(),
             next_lease: 0,
@@ -118,7 +129,8 @@ impl Pool {
         let bound = request
             .conversation
             .and_then(|conversation| self.affinity.of(conversation, now));
-        let (id, reason) = select::select(&self.accounts, request, bound, salt, now)?;
+        let (id, reason) = select::select(&self.accounts, request, bound, salt, now)
+            .map_err(|refusal| self.unless_renewing(refusal, request, now))?;
         if let Some(conversation) = request.conversation {
             // A seat that is only passed over for this request keeps its conversation: it is borrowed for a hop.
             let borrowed = bound.is_some_and(|home| {
@@ -173,6 +185,7 @@ impl Pool {
                 .or_insert_with(|| Account::new(id.clone()))
                 .wishes = wishes;
             self.polls.entry(id.clone()).or_default();
+            self.renewals.entry(id.clone()).or_default();
             return;
         }
         let jitter = self.draw() as u8;
@@ -184,6 +197,7 @@ impl Pool {
             Observation::Gone => {
                 self.accounts.remove(id);
                 self.polls.remove(id);
+                self.renewals.remove(id);
             }
             Observation::Token(token) => account.token = token,
             Observation::Reading { windows, allowed } => {
@@ -204,6 +218,16 @@ impl Pool {
                     polls.ended(poll, jitter, now);
                 }
             }
+            Observation::LoginChanged => {
+                if let Some(renewals) = self.renewals.get_mut(id) {
+                    renewals.login_changed();
+                }
+            }
+            Observation::Renewed(renewal) => {
+                if let Some(renewals) = self.renewals.get_mut(id) {
+                    renewals.ended(renewal, account, jitter, now);
+                }
+            }
         }
     }
 
@@ -220,22 +244,47 @@ impl Pool {
                 actions.push(Action::PollUsage(id.clone()));
             }
         }
+        for (id, account) in self.accounts.iter().filter(|_| self.policy.renews) {
+            let Some(renewals) = self.renewals.get_mut(id) else { continue };
+            if renewals.due_at(account).is_some_and(|at| at <= now) {
+                renewals.began(now);
+                actions.push(Action::Renew(id.clone()));
+            }
+        }
         actions
     }
 
     /// When something will be due next.
     pub fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        self.accounts
-            .iter()
-            .filter_map(|(id, account)| self.polls.get(id)?.due_at(account, self.policy.usage_interval, now))
-            .min()
+        let poll = |(id, account)| self.polls.get(id)?.due_at(account, self.policy.usage_interval, now);
+        let renewal = |(id, account)| self.renewals.get(id)?.due_at(account);
+        let polls = self.accounts.iter().filter_map(poll);
+        let renewals = self.accounts.iter().filter(|_| self.policy.renews).filter_map(renewal);
+        polls.chain(renewals).min()
+    }
+
+    /// What is known of a seat's renewals.
+    pub fn renewals(&self, id: &AccountId) -> Option<&Renewals> {
+        self.renewals.get(id)
+    }
+
+    /// The refusal, unless a seat that could serve this request is being renewed: that is worth waiting for.
+    fn unless_renewing(&self, refusal: Refusal, request: &Request, now: Timestamp) -> Refusal {
+        let could_serve = |account: &&Account| {
+            !request.tried.contains(&account.id)
+                && request.owner.as_ref().is_none_or(|owner| *owner == account.id)
+                && account.resting(request.model.as_deref(), now).is_none()
+        };
+        let awaited = |account: &Account| self.renewals.get(&account.id).is_some_and(|renewals| renewals.is_awaited(account, now));
+        match self.policy.renews && self.accounts.values().filter(could_serve).any(awaited) {
+            true => Refusal::Renewing,
+            false => refusal,
+        }
     }
 
     /// The next number of a sequence that the seed decides (splitmix64).
     fn draw(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let value = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
+        select::mix(self.chance)
     }
 }

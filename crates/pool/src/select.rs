@@ -80,6 +80,8 @@ pub enum Refusal {
         /// How many rest.
         seats: usize,
     },
+    /// A seat that could serve is having its login renewed.
+    Renewing,
     /// Every seat that could serve was tried for this request.
     Exhausted,
 }
@@ -198,7 +200,8 @@ fn rendezvous(key: u64, id: &AccountId) -> u64 {
     mix(hash ^ mix(key))
 }
 
-const fn mix(value: u64) -> u64 {
+/// Spreads `value` over all bits (the finaliser of splitmix64).
+pub(crate) const fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)

@@ -1,11 +1,11 @@
-//! When a seat's usage wants asking for.
+//! When a seat's usage wants asking for, and its login renewing.
 //!
 //! The usage endpoint has a small budget per token, and answers bring the same figures for nothing. So a seat that
 //! answers requests is asked seldom, an idle one now and then, and nobody before the endpoint allows it.
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::account::Account;
+use crate::account::{Account, Token};
 
 /// The least time between two polls of a seat, whatever the setting says: twenty an hour.
 pub const LEAST_GAP: SignedDuration = SignedDuration::from_mins(3);
@@ -93,10 +93,140 @@ impl UsagePolls {
     }
 }
 
+/// A token that ends sooner than this is renewed.
+pub const RENEWED_BEFORE: SignedDuration = SignedDuration::from_secs(300);
+/// When a renewal that is backing off is tried once more before the token ends.
+const LAST_CHANCE: SignedDuration = SignedDuration::from_secs(45);
+/// The first wait after a failed renewal while the token still lives, and once it has ended.
+const RENEWAL_BACK_OFF: SignedDuration = SignedDuration::from_mins(5);
+const EXPIRED_BACK_OFF: SignedDuration = SignedDuration::from_secs(30);
+/// How soon a renewal is tried again when another held the locks.
+const BUSY_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+/// A token that is refused this soon after its own renewal is not renewed again.
+const JUST_RENEWED: SignedDuration = SignedDuration::from_secs(60);
+
+/// How a renewal ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// There is a fresh login.
+    Done,
+    /// Another holds the locks.
+    Busy,
+    /// Temporary trouble; when to come back, if that was said.
+    Failed(Option<SignedDuration>),
+    /// The new pair could not be saved, so it was not asked for.
+    CannotSave,
+    /// The login is dead.
+    Rejected,
+    /// The login may be dead; it is not tried again.
+    Uncertain,
+}
+
+/// When a seat's login was renewed, and when it may be tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renewals {
+    under_way: bool,
+    renewed_at: Option<Timestamp>,
+    tried_at: Option<Timestamp>,
+    not_before: Option<Timestamp>,
+    failures: u32,
+    /// How the last one ended.
+    last: Option<Renewal>,
+}
+
+impl Renewals {
+    /// When `account`'s login is to be renewed; `None` where that would not help or is under way.
+    pub fn due_at(&self, account: &Account) -> Option<Timestamp> {
+        if self.under_way || !account.wishes.enabled || matches!(self.last, Some(Renewal::Rejected | Renewal::Uncertain)) {
+            return None;
+        }
+        match account.token {
+            Token::Missing | Token::Valid { expires_at: None } => None,
+            Token::Refused { since } => {
+                let just_renewed = self.renewed_at.is_some_and(|at| since.duration_since(at) < JUST_RENEWED);
+                match just_renewed {
+                    true => None,
+                    false => Some(self.not_before.map_or(since, |limit| since.max(limit))),
+                }
+            }
+            Token::Valid { expires_at: Some(end) } => {
+                let wanted = end - RENEWED_BEFORE;
+                let chance = end - LAST_CHANCE;
+                match self.not_before {
+                    None => Some(wanted),
+                    // Backing off beyond the last moment at which it could still help: use that moment once.
+                    Some(limit) if limit > chance && self.tried_at.is_none_or(|tried| tried < chance) => Some(chance.max(wanted)),
+                    Some(limit) => Some(wanted.max(limit)),
+                }
+            }
+        }
+    }
+
+    /// Whether a request for `account` may hope for a renewal within moments.
+    pub fn is_awaited(&self, account: &Account, now: Timestamp) -> bool {
+        account.wishes.enabled
+            && !account.token.is_usable(now)
+            && (self.under_way || self.due_at(account).is_some_and(|at| at <= now))
+    }
+
+    /// How the last renewal ended, if one was tried since the login last changed.
+    pub fn last(&self) -> Option<Renewal> {
+        self.last
+    }
+
+    /// Whether one is under way.
+    pub fn is_under_way(&self) -> bool {
+        self.under_way
+    }
+
+    /// Notes that one began.
+    pub fn began(&mut self, now: Timestamp) {
+        self.under_way = true;
+        self.tried_at = Some(now);
+    }
+
+    /// Notes how it ended. `jitter` is 0 to 255.
+    pub fn ended(&mut self, renewal: Renewal, account: &Account, jitter: u8, now: Timestamp) {
+        self.under_way = false;
+        self.last = Some(renewal);
+        let wait = match renewal {
+            Renewal::Done => {
+                *self = Self {
+                    renewed_at: Some(now),
+                    ..Self::default()
+                };
+                return;
+            }
+            Renewal::Rejected | Renewal::Uncertain => return,
+            Renewal::Busy => BUSY_PAUSE,
+            Renewal::Failed(hint) => {
+                self.failures = (self.failures + 1).min(8);
+                let first = match account.token.is_usable(now) {
+                    true => RENEWAL_BACK_OFF,
+                    false => EXPIRED_BACK_OFF,
+                };
+                let grown = (first * 2_i32.pow(self.failures - 1)).min(LONGEST_BACK_OFF);
+                grown.max(hint.unwrap_or_default().min(LONGEST_BACK_OFF))
+            }
+            Renewal::CannotSave => EXPIRED_BACK_OFF * 2,
+        };
+        self.not_before = Some(now + wait + wait / 10 * i32::from(jitter) / 255);
+    }
+
+    /// Notes that the stored login is another one: what was known of the old one no longer counts.
+    pub fn login_changed(&mut self) {
+        *self = Self {
+            under_way: self.under_way,
+            renewed_at: self.renewed_at,
+            ..Self::default()
+        };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::{AccountId, Token};
+    use crate::account::AccountId;
     use crate::window::{Utilization, Window, WindowKind};
 
     const INTERVAL: SignedDuration = SignedDuration::from_secs(300);
@@ -199,5 +329,77 @@ mod tests {
         let mut signed_out = seat();
         signed_out.token = Token::Missing;
         assert_eq!(UsagePolls::default().due_at(&signed_out, INTERVAL, at(0)), None);
+    }
+
+    fn expiring(end: i64) -> Account {
+        let mut account = seat();
+        account.token = Token::Valid { expires_at: Some(at(end)) };
+        account
+    }
+
+    fn renewal_due(renewals: &Renewals, account: &Account) -> Option<i64> {
+        renewals.due_at(account).map(|due| due.as_second())
+    }
+
+    #[test]
+    fn a_login_is_renewed_five_minutes_before_it_ends_and_at_once_when_refused() {
+        assert_eq!(renewal_due(&Renewals::default(), &expiring(10_000)), Some(9_700));
+        let mut refused = seat();
+        refused.token = Token::Refused { since: at(50) };
+        assert_eq!(renewal_due(&Renewals::default(), &refused), Some(50));
+        assert_eq!(renewal_due(&Renewals::default(), &seat()), None, "an unknown end is renewed on a refusal alone");
+    }
+
+    #[test]
+    fn rf_04_temporary_trouble_backs_off_with_a_last_try_before_the_end() {
+        let account = expiring(10_000);
+        let mut renewals = Renewals::default();
+        renewals.began(at(9_700));
+        renewals.ended(Renewal::Failed(None), &account, 0, at(9_700));
+        assert_eq!(renewal_due(&renewals, &account), Some(9_955), "five minutes would be after the end");
+        renewals.began(at(9_955));
+        renewals.ended(Renewal::Failed(None), &account, 0, at(9_955));
+        assert_eq!(renewal_due(&renewals, &account), Some(9_955 + 600));
+        let mut waits = alloc::vec::Vec::new();
+        let mut fresh = Renewals::default();
+        for _ in 0..4 {
+            fresh.began(at(20_000));
+            fresh.ended(Renewal::Failed(None), &account, 0, at(20_000));
+            waits.push(renewal_due(&fresh, &account).unwrap() - 20_000);
+        }
+        assert_eq!(waits, [30, 60, 120, 240], "from thirty seconds once it has ended");
+    }
+
+    #[test]
+    fn rf_03_a_dead_login_is_left_alone_until_the_store_holds_another() {
+        for renewal in [Renewal::Rejected, Renewal::Uncertain] {
+            let account = expiring(100);
+            let mut renewals = Renewals::default();
+            renewals.began(at(0));
+            renewals.ended(renewal, &account, 0, at(0));
+            assert_eq!(renewal_due(&renewals, &account), None, "{renewal:?}");
+            renewals.login_changed();
+            assert_eq!(renewal_due(&renewals, &account), Some(-200), "{renewal:?}");
+        }
+    }
+
+    #[test]
+    fn rf_01_one_renewal_at_a_time() {
+        let mut renewals = Renewals::default();
+        renewals.began(at(0));
+        assert_eq!(renewal_due(&renewals, &expiring(100)), None);
+        assert!(renewals.is_awaited(&expiring(0), at(1)));
+    }
+
+    #[test]
+    fn a_token_refused_right_after_its_renewal_is_not_renewed_again() {
+        let mut renewals = Renewals::default();
+        renewals.began(at(0));
+        renewals.ended(Renewal::Done, &expiring(10_000), 0, at(0));
+        let mut refused = seat();
+        for (since, want) in [(30, None), (61, Some(61))] {
+            refused.token = Token::Refused { since: at(since) };
+            assert_eq!(renewal_due(&renewals, &refused), want);
+        }
     }
 }

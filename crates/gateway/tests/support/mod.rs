@@ -11,7 +11,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use gateway::config::Config;
 use gateway::paths::Paths;
-use gateway::ports::{Clock, Upstream, UpstreamError};
+use gateway::credential::Files;
+use gateway::ports::{Clock, Network, Upstream, UpstreamError};
 use gateway::snapshot::{SeatView, Snapshot};
 use gateway::{Gateway, Ports};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -134,8 +135,12 @@ impl Bench {
         let paths = Paths::new(home.path(), None, |_| None);
         let ports = Ports {
             clock: clock.clone(),
-            upstream: network(&sandbox),
+            network: Arc::new(Network::new({
+                let sandbox = sandbox.clone();
+                move || network(&sandbox)
+            })),
             calls: network(&sandbox),
+            store: Arc::new(Files),
             zone: TimeZone::UTC,
             seed: 7,
         };

@@ -1,0 +1,344 @@
+//! Renews one login, as a well-behaved second owner of it.
+//!
+//! Claude Code, other routers and we share one refresh token that works once. So: take Claude Code's locks; read again
+//! under them, for another may have been quicker; make sure that the store takes a write; mark the token as sent; send
+//! it; and save the new pair before anyone uses it. What may have been spent is never sent again.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{Request, StatusCode, Uri, header};
+use jiff::SignedDuration;
+use tower::ServiceExt as _;
+
+use crate::anthropic::{self, Grant, TokenAnswer};
+use crate::credential::{Credential, CredentialError, Document, Pair, Secret, Store};
+use crate::ledger::{Fate, Ledger};
+use crate::lock::{self, Judgement, LockError, ProfileLock};
+use crate::ports::{Clock, Upstream, UpstreamError};
+use crate::profile::Profile;
+use crate::usage::USER_AGENT;
+
+/// A token that ends sooner than this is renewed; Claude Code's own margin.
+pub const MARGIN: SignedDuration = SignedDuration::from_secs(300);
+/// A token answer is a few kilobytes.
+const LIMIT: usize = 256 << 10;
+/// How often the storage lock is tried for, and how long apart: its holders need milliseconds.
+const STORAGE_TRIES: u32 = 20;
+const STORAGE_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// What a renewal needs.
+#[derive(Clone)]
+pub struct Renewer {
+    /// Where logins are kept.
+    pub store: Arc<dyn Store>,
+    /// What became of tokens that were sent.
+    pub ledger: Ledger,
+    /// The network of our own calls.
+    pub calls: Upstream,
+    /// The token endpoint.
+    pub token_url: Uri,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// How a renewal went well.
+#[derive(Debug)]
+pub enum Renewed {
+    /// Another had renewed it: the store holds a fresh login.
+    Adopted,
+    /// The new pair is in the store.
+    Saved,
+    /// The new pair is good and could not be saved; it lives in memory until it can.
+    Unsaved(Unsaved),
+}
+
+/// A pair that waits to be saved.
+#[derive(Clone, Debug)]
+pub struct Unsaved {
+    /// The refresh token that it was exchanged for: it may be put in the place of that one only.
+    pub posted: Secret,
+    /// The pair.
+    pub pair: Pair,
+    /// The login with the pair in it, to be used meanwhile.
+    pub credential: Credential,
+}
+
+/// Why a login was not renewed.
+#[derive(Debug, thiserror::Error)]
+pub enum RefreshError {
+    /// The locks are another's at the moment, or cannot be had.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The login cannot be read, or there is none.
+    #[error(transparent)]
+    Unreadable(#[from] CredentialError),
+    /// The login holds no refresh token.
+    #[error("the login cannot be renewed: it holds no refresh token")]
+    NoRefreshToken,
+    /// The store would not take the new pair, so the old one was not spent.
+    #[error("the login cannot be saved, so it was not renewed: {0}")]
+    CannotSave(String),
+    /// Temporary trouble; the refresh token was not spent.
+    #[error("the token endpoint could not be used: {what}")]
+    Failed {
+        /// What happened.
+        what: String,
+        /// When to come back, if it was said.
+        retry_after: Option<SignedDuration>,
+    },
+    /// The refresh token is dead.
+    #[error("Anthropic no longer accepts this login")]
+    Rejected,
+    /// The refresh token was sent and may have been spent; it is not sent again.
+    #[error("the renewal's answer was lost, and the login may have ended with it")]
+    Uncertain,
+}
+
+impl Renewer {
+    /// Renews the login of `profile`, unless it proves fresh under the locks. `refused` is an access token that
+    /// Anthropic did not take, however long it claims to last.
+    ///
+    /// # Errors
+    /// See [`RefreshError`]. Whatever it is, the store holds what it held, or another's work.
+    pub async fn renew(&self, profile: &Profile, refused: Option<&Secret>, judgement: Judgement) -> Result<Renewed, RefreshError> {
+        let lock = {
+            let (dir, now) = (profile.dir.clone(), self.clock.now());
+            blocking(move || ProfileLock::take(&dir, judgement, now)).await?
+        };
+        let stored = self.read(profile).await?;
+        let login = stored.credential().ok_or(CredentialError::LoggedOut)?;
+        if self.is_fresh(&login) && Some(&login.access) != refused {
+            return Ok(Renewed::Adopted);
+        }
+        let refresh = login.refresh.clone().ok_or(RefreshError::NoRefreshToken)?;
+        match self.ledger.fate(&refresh) {
+            Some(Fate::Rejected) => return Err(RefreshError::Rejected),
+            Some(Fate::Uncertain) => return Err(RefreshError::Uncertain),
+            None => {}
+        }
+        let lock = self.probe(profile, lock, &refresh, judgement).await?;
+        lock.check(self.clock.now())?;
+        self.mark_sent(&refresh).await?;
+        let (lock, grant) = self.exchange(profile, lock, &login, &refresh).await?;
+        let pair = Pair {
+            access: Secret::new(&grant.access),
+            refresh: grant.refresh.as_deref().map(Secret::new),
+            expires_at: grant.expires_at,
+            refresh_expires_at: grant.refresh_expires_at,
+        };
+        match self.put(profile, lock, &refresh, &pair, judgement).await {
+            Ok(Put::Written) => {
+                self.clear(&refresh).await;
+                Ok(Renewed::Saved)
+            }
+            Ok(Put::NotOurs) => Ok(Renewed::Adopted),
+            Err(error) => {
+                tracing::warn!("a renewed login could not be saved yet: {error}; it is kept in memory, and quitting now would lose it");
+                let credential = stored.with_pair(&pair).credential().ok_or(CredentialError::LoggedOut)?;
+                Ok(Renewed::Unsaved(Unsaved {
+                    posted: refresh,
+                    pair,
+                    credential,
+                }))
+            }
+        }
+    }
+
+    /// Tries to save a pair that could not be saved before. Returns whether it need not be kept any longer: it is in
+    /// the store, or the store holds a newer login.
+    ///
+    /// # Errors
+    /// If it still cannot be saved.
+    pub async fn save(&self, profile: &Profile, unsaved: &Unsaved, judgement: Judgement) -> Result<(), RefreshError> {
+        let (dir, now) = (profile.dir.clone(), self.clock.now());
+        let lock = blocking(move || ProfileLock::take(&dir, judgement, now)).await?;
+        self.put(profile, lock, &unsaved.posted, &unsaved.pair, judgement).await?;
+        self.clear(&unsaved.posted).await;
+        Ok(())
+    }
+
+    fn is_fresh(&self, login: &Credential) -> bool {
+        let now = self.clock.now();
+        login.expires_at.is_none_or(|end| end.duration_since(now) >= MARGIN)
+    }
+
+    async fn read(&self, profile: &Profile) -> Result<Document, CredentialError> {
+        let (store, profile) = (Arc::clone(&self.store), profile.clone());
+        blocking(move || store.read(&profile)).await
+    }
+
+    /// Writes what is there once more: a store that takes the same bytes will take the new ones.
+    async fn probe(&self, profile: &Profile, lock: ProfileLock, refresh: &Secret, judgement: Judgement) -> Result<ProfileLock, RefreshError> {
+        let (renewer, profile, refresh) = (self.clone(), profile.clone(), refresh.clone());
+        let write = move || {
+            let storage = lock.for_writing(judgement, renewer.clock.now())?;
+            let stored = renewer.store.read(&profile)?;
+            // Another wrote without the locks: next round.
+            if stored.credential().and_then(|login| login.refresh) != Some(refresh) {
+                return Err(RefreshError::Lock(LockError::Busy(profile.credentials())));
+            }
+            renewer
+                .store
+                .write(&profile, &stored, &storage)
+                .map_err(|error| RefreshError::CannotSave(error.to_string()))?;
+            drop(storage);
+            Ok(lock)
+        };
+        blocking(write).await
+    }
+
+    async fn mark_sent(&self, refresh: &Secret) -> Result<(), RefreshError> {
+        let (ledger, refresh, now) = (self.ledger.clone(), refresh.clone(), self.clock.now());
+        blocking(move || ledger.mark(&refresh, Fate::Uncertain, now))
+            .await
+            .map_err(|error| RefreshError::CannotSave(error.to_string()))
+    }
+
+    async fn clear(&self, refresh: &Secret) {
+        let (ledger, refresh) = (self.ledger.clone(), refresh.clone());
+        blocking(move || ledger.clear(&refresh)).await;
+    }
+
+    /// Sends the refresh token, and says that we live while the answer is awaited.
+    async fn exchange(&self, profile: &Profile, mut lock: ProfileLock, login: &Credential, refresh: &Secret) -> Result<(ProfileLock, Grant), RefreshError> {
+        let mut scopes = None;
+        loop {
+            let answer = {
+                let mut asking = std::pin::pin!(self.ask(refresh, scopes.as_deref()));
+                loop {
+                    tokio::select! {
+                        biased;
+                        answer = &mut asking => break answer,
+                        () = tokio::time::sleep(lock::HEARTBEAT) => {
+                            let now = self.clock.now();
+                            lock = blocking(move || {
+                                // A lock that was taken from us shows when it is checked.
+                                let _ = lock.touch(now);
+                                lock
+                            })
+                            .await;
+                        }
+                    }
+                }
+            };
+            match answer {
+                Ok(TokenAnswer::Granted(grant)) => {
+                    let now = self.clock.now();
+                    lock = blocking(move || {
+                        let _ = lock.touch(now);
+                        lock
+                    })
+                    .await;
+                    return Ok((lock, grant));
+                }
+                Ok(TokenAnswer::InvalidScope) if scopes.is_none() && !login.scopes.is_empty() => {
+                    scopes = Some(login.scopes.join(" "));
+                }
+                Ok(TokenAnswer::InvalidScope) => {
+                    self.clear(refresh).await;
+                    return Err(failed("it did not like the login's scopes".into(), None));
+                }
+                Ok(TokenAnswer::Refused { status, retry_after }) => {
+                    self.clear(refresh).await;
+                    return Err(failed(format!("it answered {status}"), retry_after));
+                }
+                Ok(TokenAnswer::Rejected) => return Err(self.rejected(profile, refresh).await),
+                Ok(TokenAnswer::Uncertain) | Err(UpstreamError::Broken(_)) => return Err(RefreshError::Uncertain),
+                Err(UpstreamError::Connect(error)) => {
+                    self.clear(refresh).await;
+                    return Err(failed(format!("no connection ({error})"), None));
+                }
+            }
+        }
+    }
+
+    /// The token is dead, unless another has put a new one into the store meanwhile.
+    async fn rejected(&self, profile: &Profile, refresh: &Secret) -> RefreshError {
+        if let Ok(now) = self.read(profile).await
+            && now.credential().and_then(|login| login.refresh).as_ref() != Some(refresh)
+        {
+            return RefreshError::Lock(LockError::Busy(profile.credentials()));
+        }
+        let (ledger, refresh, now) = (self.ledger.clone(), refresh.clone(), self.clock.now());
+        // If this cannot be written, the token stays marked as sent, which keeps it from being sent again too.
+        let _ = blocking(move || ledger.mark(&refresh, Fate::Rejected, now)).await;
+        RefreshError::Rejected
+    }
+
+    async fn ask(&self, refresh: &Secret, scopes: Option<&str>) -> Result<TokenAnswer, UpstreamError> {
+        let body = anthropic::refresh_request(refresh.expose(), scopes).to_string();
+        let request = Request::builder()
+            .method("POST")
+            .uri(&self.token_url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json")
+            .header(header::USER_AGENT, USER_AGENT)
+            .body(Body::from(body))
+            .map_err(|error| UpstreamError::Connect(error.into()))?;
+        let answer = self.calls.clone().oneshot(request).await?;
+        let (head, body) = answer.into_parts();
+        // A body that breaks off is an answer that was lost.
+        let Ok(body) = axum::body::to_bytes(body, LIMIT).await else {
+            return Ok(match head.status {
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::INTERNAL_SERVER_ERROR => {
+                    anthropic::read_token_answer(head.status, &head.headers, &[], self.clock.now())
+                }
+                _ => TokenAnswer::Uncertain,
+            });
+        };
+        Ok(anthropic::read_token_answer(head.status, &head.headers, &body, self.clock.now()))
+    }
+
+    /// Puts the new pair in the place of the login that it was exchanged for, and of no other.
+    async fn put(&self, profile: &Profile, mut lock: ProfileLock, posted: &Secret, pair: &Pair, judgement: Judgement) -> Result<Put, RefreshError> {
+        for _ in 1..STORAGE_TRIES {
+            let (renewer, profile, posted, pair) = (self.clone(), profile.clone(), posted.clone(), pair.clone());
+            let put;
+            (lock, put) = blocking(move || {
+                let put = renewer.put_once(&profile, &lock, &posted, &pair, judgement);
+                (lock, put)
+            })
+            .await;
+            match put {
+                Err(RefreshError::Lock(LockError::Busy(_))) => tokio::time::sleep(STORAGE_PAUSE).await,
+                put => return put,
+            }
+        }
+        Err(LockError::Busy(profile.dir.join(".storage-write.lock")).into())
+    }
+
+    fn put_once(&self, profile: &Profile, lock: &ProfileLock, posted: &Secret, pair: &Pair, judgement: Judgement) -> Result<Put, RefreshError> {
+        let storage = lock.for_writing(judgement, self.clock.now())?;
+        let stored = self.store.read(profile)?;
+        if stored.credential().and_then(|login| login.refresh).as_ref() != Some(posted) {
+            return Ok(Put::NotOurs);
+        }
+        self.store
+            .write(profile, &stored.with_pair(pair), &storage)
+            .map_err(|error| RefreshError::CannotSave(error.to_string()))?;
+        Ok(Put::Written)
+    }
+}
+
+/// What became of a pair that was to be put into the store.
+enum Put {
+    /// It is there.
+    Written,
+    /// The store holds another login by now, and keeps it.
+    NotOurs,
+}
+
+fn failed(what: String, retry_after: Option<SignedDuration>) -> RefreshError {
+    RefreshError::Failed { what, retry_after }
+}
+
+/// Runs file work where it does not hold up requests.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(panicked) if panicked.is_panic() => std::panic::resume_unwind(panicked.into_panic()),
+        // The runtime is ending, and this task with it.
+        Err(_) => std::future::pending().await,
+    }
+}
