@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
 use pool::{AccountId, Action, Observation, Poll, Renewal};
-use tokio::sync::RwLock;
+use tokio::task::JoinSet;
 
 use crate::config::TokenRefresh;
 use crate::delegate::Claude;
@@ -58,8 +58,8 @@ pub struct Driver {
 /// What renewals share.
 #[derive(Default)]
 pub struct Shared {
-    /// Held for reading by every renewal under way.
-    renewing: RwLock<()>,
+    /// The renewals under way. They outlive the driver, so that what was begun is saved.
+    renewing: Mutex<JoinSet<()>>,
     /// Claude Code is asked for one login at a time.
     asking: tokio::sync::Mutex<()>,
     /// Until when no lock counts as left over.
@@ -77,7 +77,9 @@ impl Driver {
                 match action {
                     Action::PollUsage(id) => self.poll_usage(id),
                     Action::Renew(id) => {
-                        tokio::spawn(self.clone().renew(id));
+                        let mut renewing = self.renewing();
+                        while renewing.try_join_next().is_some() {}
+                        renewing.spawn(self.clone().renew(id));
                     }
                 }
             }
@@ -92,8 +94,21 @@ impl Driver {
 
     /// Waits for renewals under way and their saves, when the router stops.
     pub async fn finish(&self) {
-        let _ = tokio::time::timeout(LAST_RENEWAL, self.shared.renewing.write()).await;
+        let mut renewing = std::mem::take(&mut *self.renewing());
+        let ended = async { while renewing.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_RENEWAL, ended).await.is_err() {
+            tracing::warn!("a renewal did not end within {} s and was left", LAST_RENEWAL.as_secs());
+        }
         self.save_waiting().await;
+    }
+
+    /// Ends renewals where they stand, as the end of the process would.
+    pub fn abort(&self) {
+        self.renewing().abort_all();
+    }
+
+    fn renewing(&self) -> std::sync::MutexGuard<'_, JoinSet<()>> {
+        self.shared.renewing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn nap(&self, unread: bool) -> Duration {
@@ -145,7 +160,6 @@ impl Driver {
 
     /// Renews one seat's login, and tells the pool how it went.
     async fn renew(self, id: AccountId) {
-        let _under_way = self.shared.renewing.read().await;
         let label = self.roster.label(&id);
         let renewal = match self.roster.renewable(&id) {
             None => Renewal::Busy, // it went away this moment
