@@ -132,7 +132,7 @@ impl ProxyError {
     fn closes_by_itself(&self, now: Timestamp) -> bool {
         match self {
             Self::AllFull { until, .. } => until.duration_since(now) <= SignedDuration::from_secs(60),
-            Self::Unreachable | Self::Renewing | Self::Exhausted => true,
+            Self::Unreachable | Self::Renewing => true,
             _ => false,
         }
     }

@@ -107,12 +107,13 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let limit = matches!(route, Route::Messages | Route::CountTokens).then_some(body::REPLAY_LIMIT);
     if limit.zip(length).is_some_and(|(limit, length)| length > limit) {
+        log_too_long(device, head.uri.path());
         return refuse(&proxy, &ProxyError::TooLong, &head, body, body::DRAIN_KNOWN);
     }
     let busy = head.extensions.get::<Connection>().map(Connection::busy);
     let upload = Upload::new(body, length, limit, has_json(&head.headers), Arc::clone(&proxy.budget));
     let exchange = Exchange {
-        started: proxy.scheduler.now(),
+        moving_since: None,
         device: device.to_owned(),
         proxy: Arc::clone(&proxy),
         head,
@@ -120,7 +121,7 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
         length,
         upload,
         tried: Vec::new(),
-        stay: None,
+        again: None,
         reread: Vec::new(),
         retried: false,
         moved: false,
@@ -128,6 +129,10 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
         busy,
     };
     exchange.run().await
+}
+
+fn log_too_long(device: &str, path: &str) {
+    tracing::warn!(device, "{path}: 413, longer than 32 MB; it was not sent");
 }
 
 /// A refusal before the body was read. What comes of the body is dropped, and the connection closed after it.
@@ -161,7 +166,8 @@ impl Proxy {
 /// A request on its way.
 struct Exchange {
     proxy: Arc<Proxy>,
-    started: Timestamp,
+    /// When the first attempt asked for another.
+    moving_since: Option<Timestamp>,
     device: String,
     head: Parts,
     route: Route,
@@ -169,8 +175,8 @@ struct Exchange {
     upload: Upload,
     /// Seats that are not tried again.
     tried: Vec<AccountId>,
-    /// The seat that the next attempt belongs to, whatever else has room.
-    stay: Option<AccountId>,
+    /// The seat that the next attempt goes to, if it still can serve.
+    again: Option<AccountId>,
     /// Seats whose login was read anew for this request.
     reread: Vec<AccountId>,
     /// Whether the one retry on the same seat was used.
@@ -274,10 +280,8 @@ impl Exchange {
         pool::Request {
             conversation: self.conversation(found),
             model: found.model.clone(),
-            owner: self
-                .stay
-                .clone()
-                .or_else(|| owners.of(own.into_iter().chain(&found.ids))),
+            owner: owners.of(own.into_iter().chain(&found.ids)),
+            again: self.again.clone(),
             tried: self.tried.clone(),
         }
     }
@@ -348,9 +352,10 @@ impl Exchange {
             return Some(self.deliver(answer));
         }
         let (settled, next) = answer.settle();
-        let movable =
-            self.upload.is_replayable() && self.proxy.scheduler.now().duration_since(self.started) < MOVING_FOR;
-        self.stay = None;
+        let now = self.proxy.scheduler.now();
+        let since = *self.moving_since.get_or_insert(now);
+        let movable = self.upload.is_replayable() && now.duration_since(since) < MOVING_FOR;
+        self.again = None;
         match next {
             Next::Deliver if settled.outcome == Outcome::OauthUnsupported => {
                 let message = settled.error.map(|error| error.message).unwrap_or_default();
@@ -370,7 +375,7 @@ impl Exchange {
                     true => self.tried.push(account),
                     false => {
                         self.reread.push(account.clone());
-                        self.stay = another.then_some(account);
+                        self.again = another.then_some(account);
                     }
                 }
             }
@@ -381,7 +386,7 @@ impl Exchange {
             }
             Next::RetryHere if movable && !self.retried => {
                 self.retried = true;
-                self.stay = Some(account);
+                self.again = Some(account);
                 tokio::time::sleep(retry_after()).await;
             }
             Next::Deliver | Next::TryAnother | Next::TryOneOther | Next::RetryHere => {
@@ -393,13 +398,18 @@ impl Exchange {
 
     /// Hands the answer on as it came; its lease is settled at its last byte.
     fn deliver(&mut self, answer: Answer) -> Response {
-        let issues = matches!(self.route, Route::NewFile | Route::NewBatch) && answer.head.status.is_success();
-        let tap = issues.then(|| {
+        let stream = forward::is_event_stream(answer.head.status, &answer.head.headers);
+        let names: Option<owners::Names> = match self.route {
+            Route::NewFile | Route::NewBatch => Some(owners::issued),
+            Route::Messages if !stream => Some(owners::container),
+            _ => None,
+        };
+        let tap = names.filter(|_| answer.head.status.is_success()).map(|names| {
             let copy = SideCopy::new(&answer.head.headers, ISSUED_LIMIT);
             let (owners, account) = (Arc::clone(&self.proxy.owners), answer.lease.account().clone());
             Tap::new(copy, move |body| {
                 let mut owners = owners.lock().unwrap_or_else(PoisonError::into_inner);
-                for id in owners::issued(body) {
+                for id in names(body) {
                     owners.note(id, account.clone());
                 }
             })
@@ -409,7 +419,6 @@ impl Exchange {
             &self.proxy.roster.label(answer.lease.account()),
             answer.reason,
         );
-        let stream = forward::is_event_stream(answer.head.status, &answer.head.headers);
         let served_by = answer.served_by(&self.proxy);
         let body = LeasedBody::new(
             answer.read,
@@ -461,7 +470,10 @@ impl Exchange {
     /// The client's body did not become whole.
     fn broken_upload(&mut self, error: &UploadError) -> Response {
         match error {
-            UploadError::TooLong => self.close_after(self.proxy.answer(&ProxyError::TooLong)),
+            UploadError::TooLong => {
+                log_too_long(&self.device, self.head.uri.path());
+                self.close_after(self.proxy.answer(&ProxyError::TooLong))
+            }
             // Nobody is there to read it.
             UploadError::ClientLeft => self.proxy.answer(&ProxyError::Broken),
         }

@@ -42,8 +42,14 @@ pub struct Seat {
     pub renews: bool,
     /// The login that requests are sent with, and where it is kept.
     login: Option<(Profile, Credential)>,
-    /// The token that Anthropic refused, and when; it is not used again.
-    refused: Option<(Secret, Timestamp)>,
+    /// The tokens that Anthropic refused, and when; they are not used again.
+    refused: Vec<(Secret, Timestamp)>,
+}
+
+impl Seat {
+    fn has_refused(&self, access: &Secret) -> bool {
+        self.refused.iter().any(|(token, _)| token == access)
+    }
 }
 
 /// What is wrong with a seat's login.
@@ -107,8 +113,9 @@ impl Roster {
     pub fn renewable(&self, id: &AccountId) -> Option<(Profile, Option<Secret>)> {
         let seats = self.lock();
         let seat = seats.get(id)?;
-        let (profile, _) = seat.login.as_ref()?;
-        Some((profile.clone(), seat.refused.as_ref().map(|(token, _)| token.clone())))
+        let (profile, login) = seat.login.as_ref()?;
+        let refused = seat.refused.iter().find(|(token, _)| *token == login.access);
+        Some((profile.clone(), refused.map(|(token, _)| token.clone())))
     }
 
     /// Keeps a pair that could not be saved, and uses it meanwhile.
@@ -163,14 +170,15 @@ impl Roster {
     /// Notes that Anthropic refused `token` on that seat, and looks for another one in the store. Returns whether
     /// there is one.
     pub async fn refused(&self, id: &AccountId, token: &Secret) -> bool {
-        if let Some(seat) = self.lock().get_mut(id) {
-            let known = seat.refused.as_ref().is_some_and(|(known, _)| known == token);
-            if !known {
-                seat.refused = Some((token.clone(), self.scheduler.now()));
-            }
+        if let Some(seat) = self.lock().get_mut(id)
+            && !seat.has_refused(token)
+        {
+            seat.refused.push((token.clone(), self.scheduler.now()));
         }
         self.scan().await;
-        self.access(id).is_some_and(|now| now != *token)
+        let seats = self.lock();
+        let seat = seats.get(id);
+        seat.is_some_and(|seat| seat.login.as_ref().is_some_and(|(_, login)| !seat.has_refused(&login.access)))
     }
 
     /// Puts the seats found in the place of those known, and tells the pool what changed.
@@ -187,18 +195,19 @@ impl Roster {
             if known.is_none() {
                 tracing::info!(account.id = %id, "found the seat `{}`", seat.label);
             }
-            seat.refused = known.and_then(|known| known.refused.clone());
+            seat.refused = known.map(|known| known.refused.clone()).unwrap_or_default();
             let logins: Vec<_> = logins.into_iter().map(|(profile, login)| self.newest(profile, login)).collect();
-            let refused = |login: &Credential| seat.refused.as_ref().is_some_and(|(token, _)| *token == login.access);
+            seat.refused.retain(|(token, _)| logins.iter().any(|(_, login)| login.access == *token));
             // The one that lasts longest; a refused one only to be renewed.
-            seat.login = logins
-                .into_iter()
-                .max_by_key(|(_, login)| (!refused(login), login.expires_at));
-            let token = match (&seat.login, &seat.refused) {
-                (None, _) => Token::Missing,
-                (Some((_, login)), Some((token, since))) if login.access == *token => Token::Refused { since: *since },
-                (Some((_, login)), _) => login.token(),
-            };
+            let rank = |(_, login): &(Profile, Credential)| (!seat.has_refused(&login.access), login.expires_at);
+            let best = logins.into_iter().max_by_key(rank);
+            let token = best.as_ref().map_or(Token::Missing, |(_, login)| {
+                match seat.refused.iter().find(|(token, _)| *token == login.access) {
+                    Some((_, since)) => Token::Refused { since: *since },
+                    None => login.token(),
+                }
+            });
+            seat.login = best;
             if matches!(token, Token::Refused { .. }) {
                 seat.trouble = Some(Trouble::Refused);
             }
@@ -326,7 +335,7 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
                 unsaved: false,
                 renews: false,
                 login: None,
-                refused: None,
+                refused: Vec::new(),
             };
             (seat, Vec::new())
         });
@@ -334,7 +343,8 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
         seat.organization = seat.organization.take().or(named.organization_name);
         seat.dirs.push(profile.dir.clone());
         logins.extend(reading.credential.clone().map(|login| (profile.clone(), login)));
-        if reading.failures >= FAILURES_TOLD {
+        // With no login to go on with, the first failure is worth telling.
+        if reading.failures >= FAILURES_TOLD || (reading.failures > 0 && reading.credential.is_none()) {
             seat.trouble = Some(Trouble::Unreadable);
         }
     }

@@ -135,6 +135,8 @@ pub enum LoginTrouble {
     Rejected,
     /// The answer to its renewal was lost.
     Uncertain,
+    /// Its file cannot be read; the last good login is used while it lasts.
+    Unreadable,
 }
 
 impl LoginTrouble {
@@ -145,6 +147,7 @@ impl LoginTrouble {
             Self::CannotSave => "login cannot be saved, so it was not renewed; make room, or its folder writable",
             Self::Unsaved => "renewed login could not be saved yet; do not quit the router until it could",
             Self::Rejected => "Anthropic no longer accepts this login; log in again with `claude`",
+            Self::Unreadable => "login file cannot be read; the last good login is used while it lasts",
             Self::Uncertain => "a renewal's answer was lost, and this login may have ended with it; log in again with `claude`",
         }
     }
@@ -209,7 +212,10 @@ fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
         Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
         Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
         Some(Renewal::Failed(_)) => Some(LoginTrouble::Retrying),
-        None | Some(Renewal::Done | Renewal::Busy) => seat.unsaved.then_some(LoginTrouble::Unsaved),
+        None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
+        None | Some(Renewal::Done | Renewal::Busy) => {
+            (seat.trouble == Some(Trouble::Unreadable)).then_some(LoginTrouble::Unreadable)
+        }
     }
 }
 

@@ -141,7 +141,7 @@ impl Pool {
                         .get(home)
                         .is_some_and(|home| home.can_serve(request.model.as_deref(), now))
             });
-            if !borrowed && request.owner.is_none() {
+            if !borrowed {
                 self.affinity.bind(conversation, &id, now);
             }
         }

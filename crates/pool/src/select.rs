@@ -27,6 +27,8 @@ pub struct Request {
     pub model: Option<String>,
     /// The seat that owns an id this request names; it goes nowhere else.
     pub owner: Option<AccountId>,
+    /// The seat to try once more, if it still can serve.
+    pub again: Option<AccountId>,
     /// Seats that were tried for this request already.
     pub tried: Vec<AccountId>,
 }
@@ -42,6 +44,8 @@ pub enum Reason {
     OnlyOne,
     /// It owns an id that the request names.
     OwnsId,
+    /// It is tried once more.
+    Again,
     /// Every seat is over its threshold; this one is the least full.
     LeastFull,
     /// Another seat could not serve this request.
@@ -56,6 +60,7 @@ impl fmt::Display for Reason {
             Self::SameConversation => "same conversation",
             Self::OnlyOne => "only seat",
             Self::OwnsId => "owns the id",
+            Self::Again => "tried again",
             Self::LeastFull => "least full",
             Self::Instead => "took over",
         })
@@ -103,6 +108,10 @@ pub fn select(
             true => Ok((owner.id.clone(), Reason::OwnsId)),
             false => Err(refusal(core::iter::once(owner), model, now)),
         };
+    }
+
+    if let Some(again) = request.again.as_ref().and_then(|id| accounts.get(id)).filter(open) {
+        return Ok((again.id.clone(), Reason::Again));
     }
 
     let usable: Vec<&Account> = accounts.values().filter(open).collect();

@@ -1,7 +1,14 @@
 //! The real-world cases, one test each, named by id (docs/cases.md).
+#![allow(clippy::unwrap_used, reason = "all of it is a test, its helpers too")]
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod exhausted;
+mod headers;
 mod limits;
+mod logins;
+mod onboarding;
+mod routing;
+mod security;
+mod streaming;

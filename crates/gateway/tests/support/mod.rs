@@ -2,13 +2,15 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::stream;
 use gateway::config::Config;
 use gateway::paths::Paths;
 use gateway::credential::Files;
@@ -19,7 +21,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use sandbox::{Cut, Sandbox, Seat};
+use sandbox::{Cut, Encoding, Recorded, Sandbox, Seat};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
@@ -28,6 +30,12 @@ use tower::util::BoxCloneSyncService;
 pub const T: i64 = 1_790_000_000;
 /// The key of the test bench's device.
 pub const KEY: &str = "rk-test-0001";
+pub const OPUS: &str = "claude-opus-5-5";
+pub const SONNET: &str = "claude-sonnet-5";
+pub const FABLE: &str = "claude-fable-5";
+pub const MESSAGES: &str = "/v1/messages";
+pub const COUNT_TOKENS: &str = "/v1/messages/count_tokens";
+pub const USAGE: &str = "/api/oauth/usage";
 
 /// The wall clock of a test: tokio's paused time, and what the lid's closing added.
 pub struct VirtualClock {
@@ -84,6 +92,7 @@ pub struct Bench {
     pub home: tempfile::TempDir,
     app: axum::Router,
     driver: tokio::task::JoinHandle<()>,
+    conversations: AtomicUsize,
 }
 
 impl Drop for Bench {
@@ -92,13 +101,24 @@ impl Drop for Bench {
     }
 }
 
-/// A seat with tokens `tok-NAME` and `rt-NAME`, that much of its five hours and its week used.
+/// A seat with tokens `tok-NAME` and `rt-NAME` in an organisation named NAME, that much of its five hours and its
+/// week used.
 pub fn seat(name: &str, five_hour: f64, weekly: f64) -> Seat {
-    Seat::new(name)
+    let seat = Seat::new(name);
+    let organization = seat.organization_uuid.clone();
+    seat.organization(&organization, name)
         .tokens(&format!("tok-{name}"), &format!("rt-{name}"))
         .expires_at_ms((T + 8 * 3_600) * 1_000)
         .five_hour(five_hour, T + 3_600)
         .weekly(weekly, T + 300_000)
+}
+
+/// The same seat with an allowance for Fable of its own, that much of it used.
+pub fn with_fable(seat: Seat, used: f64) -> Seat {
+    let mut seat = seat.with_fable();
+    let fable = seat.fable.as_mut().unwrap();
+    (fable.used, fable.resets_at_s) = (used, Some(T + 300_000));
+    seat
 }
 
 impl Bench {
@@ -114,6 +134,11 @@ impl Bench {
 
     /// These seats, with those settings on top of the usual ones.
     pub async fn with(seats: Vec<Seat>, settings: Value) -> Self {
+        Self::prepared(seats, settings, |_| ()).await
+    }
+
+    /// The same, after `prepare` has laid out what the sandbox answers from the very first poll on.
+    pub async fn prepared(seats: Vec<Seat>, settings: Value, prepare: impl FnOnce(&Sandbox)) -> Self {
         let home = tempfile::tempdir().unwrap();
         let clock = VirtualClock::new();
         let sandbox = Sandbox::new({
@@ -127,6 +152,7 @@ impl Bench {
         for seat in seats {
             sandbox.add_seat(seat);
         }
+        prepare(&sandbox);
         let mut file = json!({"routerKey": KEY, "includeDefaultAccount": false, "configDirs": dirs});
         for (key, value) in settings.as_object().unwrap() {
             file[key] = value.clone();
@@ -155,6 +181,7 @@ impl Bench {
             home,
             app,
             driver,
+            conversations: AtomicUsize::new(0),
         };
         bench.settle().await;
         bench.sandbox.take_requests();
@@ -183,9 +210,25 @@ impl Bench {
         response
     }
 
-    /// A turn of a conversation of its own, for that model.
+    /// A turn of the one conversation that begins with "hello", for that model.
     pub async fn turn(&self, model: &str) -> Reply {
         self.send(messages(&turn_body(model, "hello"))).await
+    }
+
+    /// The first turn of a conversation that nobody has seen, for that model.
+    pub async fn new_turn(&self, model: &str) -> Reply {
+        let number = self.conversations.fetch_add(1, Ordering::Relaxed);
+        self.send(messages(&turn_body(model, &format!("conversation {number}"))))
+            .await
+    }
+
+    /// The seat that a new conversation's first turn goes to, by its token. It must be served there.
+    pub async fn next_seat(&self, model: &str) -> String {
+        let before = self.tokens(MESSAGES).len();
+        assert_eq!(self.new_turn(model).await.status, 200);
+        let tokens = self.tokens(MESSAGES);
+        assert_eq!(tokens.len(), before + 1, "one attempt: {tokens:?}");
+        tokens[before].clone()
     }
 
     /// The seats whose tokens were used, in order, for requests to `path`.
@@ -195,6 +238,12 @@ impl Bench {
         to_path
             .map(|request| request.token.clone().unwrap_or_default())
             .collect()
+    }
+
+    /// The requests that arrived at `path`.
+    pub fn arrived(&self, path: &str) -> Vec<Recorded> {
+        let requests = self.sandbox.requests();
+        requests.into_iter().filter(|request| request.path == path).collect()
     }
 
     /// The router's status.
@@ -238,7 +287,7 @@ pub fn write_login(dir: &Path, seat: &Seat) {
         "accountUuid": seat.account_uuid,
         "organizationUuid": seat.organization_uuid,
         "emailAddress": seat.email,
-        "organizationName": seat.name,
+        "organizationName": seat.organization_name,
     }});
     std::fs::write(dir.join(".claude.json"), identity.to_string()).unwrap();
 }
@@ -311,6 +360,106 @@ pub fn messages(body: &str) -> Request<Body> {
     headers.insert("content-length", body.len().into());
     headers.insert("anthropic-version", "2023-06-01".parse().unwrap());
     request
+}
+
+/// The same as a sub-session of its own.
+pub fn in_session(mut request: Request<Body>, session: &str) -> Request<Body> {
+    let session = session.parse().unwrap();
+    request.headers_mut().insert("x-claude-code-session-id", session);
+    request
+}
+
+/// A messages request whose body comes in these pieces, so many milliseconds apart, its length not told ahead.
+pub fn messages_in_pieces<P>(
+    pieces: impl IntoIterator<Item = P, IntoIter: Send + 'static>,
+    gap_ms: u64,
+) -> Request<Body>
+where
+    P: Into<Bytes>,
+{
+    let pieces = pieces.into_iter();
+    let pieces = stream::unfold((pieces, 0), move |(mut pieces, wait)| async move {
+        let piece: Bytes = pieces.next()?.into();
+        if wait > 0 {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+        Some((Ok::<_, io::Error>(piece), (pieces, gap_ms)))
+    });
+    let mut request = messages("");
+    request.headers_mut().remove("content-length");
+    *request.body_mut() = Body::from_stream(pieces);
+    request
+}
+
+/// `text` in pieces of so many bytes.
+pub fn pieces(text: &str, size: usize) -> Vec<Bytes> {
+    text.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect()
+}
+
+/// `plain` as a server compresses it.
+pub fn encoded(encoding: Encoding, plain: &[u8]) -> Bytes {
+    use std::io::Write as _;
+    match encoding {
+        Encoding::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(plain).unwrap();
+            encoder.finish().unwrap().into()
+        }
+        Encoding::Brotli => {
+            let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4_096, 4, 20);
+            encoder.write_all(plain).unwrap();
+            encoder.into_inner().into()
+        }
+        Encoding::Zstd => zstd::encode_all(plain, 1).unwrap().into(),
+    }
+}
+
+/// The codings that Claude Code offers.
+pub const ENCODINGS: [Encoding; 3] = [Encoding::Gzip, Encoding::Brotli, Encoding::Zstd];
+
+/// What is logged, down to the finest level.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// What this test logs from here on, until the guard is dropped: all of it but the reading of files.
+    pub fn of_this_test() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let guard = tracing::subscriber::set_default(log.subscriber());
+        (log, guard)
+    }
+
+    /// What the whole program logs from here on. One test may ask for it.
+    pub fn of_everything() -> Self {
+        let log = Self::default();
+        tracing::subscriber::set_global_default(log.subscriber()).unwrap();
+        log
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    fn subscriber(&self) -> impl tracing::Subscriber + Send + Sync + use<> {
+        let log = self.clone();
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::level_filters::LevelFilter::TRACE)
+            .with_ansi(false)
+            .without_time()
+            .with_writer(move || log.clone())
+            .finish()
+    }
 }
 
 /// The body of a first turn.
