@@ -1,9 +1,11 @@
 //! Talks to the running router over its control socket.
 
 use std::io;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use gateway::control;
+use gateway::instance::Instance;
 use gateway::paths::Paths;
 use gateway::snapshot::Snapshot;
 use http_body_util::{BodyExt as _, Empty};
@@ -18,10 +20,25 @@ pub(crate) fn status(paths: &Paths) -> anyhow::Result<Snapshot> {
     serde_json::from_slice(&body).context("the running router is another version: its answer cannot be read")
 }
 
-/// Tells the running router to stop.
+/// Tells the running router to stop, and waits until it has ended, so that it can be started again.
 pub(crate) fn stop(paths: &Paths) -> anyhow::Result<()> {
-    ask(paths, Method::POST, control::STOP).map(drop)
+    ask(paths, Method::POST, control::STOP)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        for _ in 0..STOP_LOOKS {
+            if Instance::take(&paths.lock()).is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(STOP_PAUSE).await;
+        }
+        bail!("the router was told to stop and has not ended yet; a renewal may be under way")
+    })
 }
+
+/// How often it is looked whether the router has ended, and how long apart: ten seconds for answers, forty for a
+/// renewal.
+const STOP_LOOKS: u32 = 600;
+const STOP_PAUSE: Duration = Duration::from_millis(100);
 
 fn ask(paths: &Paths, method: Method, path: &str) -> anyhow::Result<Bytes> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -25,7 +25,7 @@ async fn check(url: &str, key: &str) -> anyhow::Result<Pinged> {
     let uri: Uri = url
         .parse()
         .ok()
-        .filter(|uri: &Uri| uri.host().is_some())
+        .filter(|uri: &Uri| uri.host().is_some() && matches!(uri.scheme_str(), Some("http" | "https")))
         .with_context(|| format!("`{url}` is no address; it looks like `http://100.64.0.1:18787`"))?;
     let secure = uri.scheme_str() == Some("https");
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -43,7 +43,7 @@ async fn check(url: &str, key: &str) -> anyhow::Result<Pinged> {
     let calls = ports::own_calls(tls)?;
     let answer = match tokio::time::timeout(STEP, tower::ServiceExt::oneshot(calls, request)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(ports::UpstreamError::Broken(_))) => {
+        Ok(Err(ports::UpstreamError::Broken(_) | ports::UpstreamError::Stale(_))) => {
             bail!("service: something listens at {url}, but it does not speak HTTP")
         }
         Ok(Err(ports::UpstreamError::Connect(_))) | Err(_) => {

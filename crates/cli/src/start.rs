@@ -36,6 +36,10 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
         if options.sandbox || (options.sandbox_if_empty && has_no_login(paths)?) {
             return start_sandbox(options).await;
         }
+        // The lock comes first: of many that start at once, one makes the settings.
+        let Some(_instance) = take_instance(&paths.lock())? else {
+            return Ok(());
+        };
         let mut config = Config::load(&paths.config)?;
         config.port = options.port.unwrap_or(config.port);
         for key in &config.not_yet {
@@ -44,9 +48,6 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
                 paths.config.display()
             );
         }
-        let Some(_instance) = take_instance(&paths.lock())? else {
-            return Ok(());
-        };
         let ports = network(&config)?;
         let handle = gateway::start(config, paths, ports, false).map_err(explain)?;
         show::started(&handle.snapshot(), &paths.config);

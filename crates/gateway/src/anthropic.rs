@@ -491,11 +491,18 @@ pub fn read_token_answer(status: StatusCode, headers: &HeaderMap, body: &[u8], n
 }
 
 fn granted<'a>(field: &impl Fn(&str) -> Option<&'a Value>, now: Timestamp) -> Option<Grant> {
-    let text = |key: &str| field(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+    let text = |key: &str| {
+        field(key)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
     let life = |key: &str| {
         let seconds = field(key).and_then(|value| value.as_f64().or_else(|| value.as_str()?.parse().ok()))?;
         // A year at most: what is longer is another unit.
-        (1.0..31_536_000.0).contains(&seconds).then(|| SignedDuration::from_secs(seconds as i64))
+        (1.0..31_536_000.0)
+            .contains(&seconds)
+            .then(|| SignedDuration::from_secs(seconds as i64))
     };
     Some(Grant {
         access: text("access_token")?,
@@ -775,13 +782,23 @@ mod tests {
     #[test]
     fn a_token_answer_says_whether_the_refresh_token_was_spent() {
         let now = at(1_000_000);
-        let read = |status: u16, body: &str| read_token_answer(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes(), now);
+        let read = |status: u16, body: &str| {
+            read_token_answer(
+                StatusCode::from_u16(status).unwrap(),
+                &HeaderMap::new(),
+                body.as_bytes(),
+                now,
+            )
+        };
         let life = |body: &str| match read(200, body) {
             TokenAnswer::Granted(grant) => Some((grant.expires_at.as_second() - 1_000_000, grant.refresh)),
             _ => None,
         };
         for (body, want) in [
-            (r#"{"access_token":"a","refresh_token":"r","expires_in":28800}"#, Some((28_800, Some("r".into())))),
+            (
+                r#"{"access_token":"a","refresh_token":"r","expires_in":28800}"#,
+                Some((28_800, Some("r".into()))),
+            ),
             (r#"{"access_token":"a","expires_in":"600"}"#, Some((600, None))),
             (r#"{"access_token":"a","refresh_token":""}"#, Some((3_600, None))),
             (r#"{"access_token":"a","expires_in":"soon"}"#, Some((3_600, None))),
@@ -792,8 +809,14 @@ mod tests {
         }
         let uncertain = |status, body| matches!(read(status, body), TokenAnswer::Uncertain);
         assert!(uncertain(200, "<html>") && uncertain(502, "") && uncertain(504, "") && uncertain(522, ""));
-        assert!(matches!(read(400, r#"{"error":"invalid_grant"}"#), TokenAnswer::Rejected));
-        assert!(matches!(read(400, r#"{"error":"invalid_scope"}"#), TokenAnswer::InvalidScope));
+        assert!(matches!(
+            read(400, r#"{"error":"invalid_grant"}"#),
+            TokenAnswer::Rejected
+        ));
+        assert!(matches!(
+            read(400, r#"{"error":"invalid_scope"}"#),
+            TokenAnswer::InvalidScope
+        ));
         for status in [400, 403, 404, 429, 500, 503] {
             assert!(matches!(read(status, "{}"), TokenAnswer::Refused { .. }), "{status}");
         }

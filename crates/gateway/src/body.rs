@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use pool::Outcome;
@@ -24,6 +24,9 @@ use crate::scheduler::LeaseGuard;
 pub const REPLAY_LIMIT: u64 = 32 << 20;
 /// What all uploads together may take up.
 pub const REPLAY_LIMIT_IN_ALL: usize = 256 << 20;
+/// Pieces up to this size are gathered into blocks, or their bookkeeping would take more than they do.
+const SMALL: usize = 4 << 10;
+const BLOCK: usize = 16 << 10;
 /// How far an upload that is not kept may run ahead of its forwarding.
 const AHEAD: usize = 256 << 10;
 
@@ -87,8 +90,10 @@ impl Upload {
         let complete = body.is_end_stream();
         let state = State {
             kept: VecDeque::new(),
+            open: BytesMut::new(),
             first: 0,
             held: 0,
+            charged: 0,
             replayable: true,
             released: complete,
             broken: false,
@@ -243,10 +248,14 @@ struct Pieces {
 
 struct State {
     kept: VecDeque<Bytes>,
+    /// Small pieces that are gathered, behind those that are kept.
+    open: BytesMut,
     /// The number of the first piece that is kept.
     first: usize,
     /// Bytes kept.
     held: usize,
+    /// Bytes of them that the budget was charged for.
+    charged: usize,
     /// Whether pieces stay after they were sent.
     replayable: bool,
     /// Whether the last piece may go out.
@@ -260,6 +269,14 @@ struct State {
 }
 
 impl State {
+    /// Puts the gathered pieces behind those that are kept, as one.
+    fn close_block(&mut self) {
+        if !self.open.is_empty() {
+            let block = self.open.split().freeze();
+            self.kept.push_back(block);
+        }
+    }
+
     fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -274,28 +291,42 @@ impl Pieces {
 
     fn push(&self, piece: Bytes, received: u64) {
         let mut state = self.lock();
-        if state.replayable && (received > REPLAY_LIMIT || !self.budget.take(piece.len())) {
-            self.stop_keeping(&mut state);
+        if state.replayable {
+            match received <= REPLAY_LIMIT && self.budget.take(piece.len()) {
+                true => state.charged += piece.len(),
+                false => self.stop_keeping(&mut state),
+            }
         }
         state.held += piece.len();
-        state.kept.push_back(piece);
+        if state.replayable && piece.len() <= SMALL {
+            state.open.extend_from_slice(&piece);
+            if state.open.len() < BLOCK {
+                return;
+            }
+            state.close_block();
+        } else {
+            state.close_block();
+            state.kept.push_back(piece);
+        }
         state.wake();
     }
 
     /// Gives up the replay, and with it the memory of what was sent.
     fn stop_keeping(&self, state: &mut State) {
-        if state.replayable {
-            state.replayable = false;
-            self.budget.give_back(state.held);
-        }
+        state.close_block();
+        state.replayable = false;
         self.forget_sent(state);
     }
 
+    /// Drops what was sent and need not be sent again.
     fn forget_sent(&self, state: &mut State) {
         let sent = state.reader.map_or(0, |next| next - state.first).min(state.kept.len());
         for piece in state.kept.drain(..sent) {
             state.held -= piece.len();
             state.first += 1;
+            let charged = piece.len().min(state.charged);
+            state.charged -= charged;
+            self.budget.give_back(charged);
         }
         self.room.notify_one();
     }
@@ -314,6 +345,7 @@ impl Pieces {
 
     fn release(&self) {
         let mut state = self.lock();
+        state.close_block();
         state.released = true;
         state.wake();
     }
@@ -328,9 +360,7 @@ impl Pieces {
 impl Drop for Pieces {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if state.replayable {
-            self.budget.give_back(state.held);
-        }
+        self.budget.give_back(state.charged);
     }
 }
 
@@ -422,10 +452,12 @@ pub fn drain(mut body: Body, bounds: Drain) {
     });
 }
 
+type Then = Box<dyn FnOnce(&[u8]) + Send>;
+
 /// What to do with the decoded beginning of an answer once it has ended.
 pub struct Tap {
     copy: SideCopy,
-    then: Box<dyn FnOnce(&[u8]) + Send>,
+    then: Then,
 }
 
 impl Tap {

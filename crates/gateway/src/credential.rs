@@ -242,7 +242,7 @@ mod tests {
                 r#"{{"claudeAiOauth":{{"accessToken":"tok-A","expiresAt":{written}}}}}"#
             ))
             .unwrap();
-            assert_eq!(login.expires_at.map(|at| at.as_second()), want, "{written}");
+            assert_eq!(login.expires_at.map(Timestamp::as_second), want, "{written}");
         }
         assert_eq!(
             parsed(r#"{"claudeAiOauth":{"accessToken":"tok-A"}}"#)
@@ -293,9 +293,18 @@ mod tests {
             refresh_expires_at: None,
         };
         let written = String::from_utf8(Document::parse(text.as_bytes()).unwrap().with_pair(&pair).text()).unwrap();
-        for kept in [r#""refreshToken":"rt-1""#, r#""odd":1.50e3"#, r#""mcpOAuth":{"x":[1, 2]}"#, r#""z":"\u00e9""#, r#""scopes":["user:inference"]"#] {
+        for kept in [
+            r#""refreshToken":"rt-1""#,
+            r#""odd":1.50e3"#,
+            r#""mcpOAuth":{"x":[1, 2]}"#,
+            r#""z":"\u00e9""#,
+            r#""scopes":["user:inference"]"#,
+        ] {
             assert!(written.contains(kept), "{kept} in {written}");
         }
-        assert!(written.contains(r#""accessToken":"new""#) && written.contains(r#""expiresAt":2000000000000"#), "{written}");
+        assert!(
+            written.contains(r#""accessToken":"new""#) && written.contains(r#""expiresAt":2000000000000"#),
+            "{written}"
+        );
     }
 }

@@ -29,7 +29,15 @@ impl Claude {
     /// The one at `configured`, else where its installers put it: the native one, npm's prefix, Homebrew.
     pub fn find(configured: Option<&Path>, home: &Path) -> Option<Self> {
         let npm = std::fs::read_to_string(home.join(".npmrc")).unwrap_or_default();
-        let npm = npm.lines().find_map(|line| Some(PathBuf::from(line.trim().strip_prefix("prefix")?.trim_start().strip_prefix('=')?.trim())));
+        let npm = npm.lines().find_map(|line| {
+            Some(PathBuf::from(
+                line.trim()
+                    .strip_prefix("prefix")?
+                    .trim_start()
+                    .strip_prefix('=')?
+                    .trim(),
+            ))
+        });
         let usual = [
             Some(home.join(".local/bin")),
             npm.map(|prefix| prefix.join("bin")),
@@ -40,7 +48,11 @@ impl Claude {
         ];
         let program = match configured {
             Some(path) => Some(path.to_owned()),
-            None => usual.into_iter().flatten().map(|folder| folder.join("claude")).find(|path| path.is_file()),
+            None => usual
+                .into_iter()
+                .flatten()
+                .map(|folder| folder.join("claude"))
+                .find(|path| path.is_file()),
         }?;
         let environment = PASSED_ON
             .into_iter()
@@ -74,7 +86,10 @@ impl Claude {
         if let Ok(ended) = tokio::time::timeout(PATIENCE, child.wait()).await {
             return ended.is_ok_and(|status| status.success());
         }
-        tracing::warn!("Claude Code did not answer within {} s; it is not waited for", PATIENCE.as_secs());
+        tracing::warn!(
+            "Claude Code did not answer within {} s; it is not waited for",
+            PATIENCE.as_secs()
+        );
         tokio::spawn(end(child, profile.dir.join(".oauth_refresh.lock")));
         false
     }
@@ -105,13 +120,21 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(home.path().join(".local/bin")).unwrap();
         let seen = home.path().join("seen");
-        script(&home.path().join(".local/bin/claude"), &format!("{{ echo \"$@\"; env; }} > {}", seen.display()));
+        script(
+            &home.path().join(".local/bin/claude"),
+            &format!("{{ echo \"$@\"; env; }} > {}", seen.display()),
+        );
         let claude = Claude::find(None, home.path()).unwrap();
         let profile = Profile::named(home.path().join("work"), "work".into());
         assert!(claude.ask(&profile).await);
         let seen = std::fs::read_to_string(seen).unwrap();
         assert!(seen.starts_with("auth status\n"), "{seen}");
-        let mut names: Vec<_> = seen.lines().skip(1).filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+        let mut names: Vec<_> = seen
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, _)| name)
+            .collect();
         names.retain(|name| !PASSED_ON.contains(name) && !["PWD", "_", "SHLVL", "OLDPWD"].contains(name));
         assert_eq!(names, ["CLAUDE_CONFIG_DIR"], "{seen}");
     }
@@ -121,8 +144,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let prefix = home.path().join("np");
         std::fs::create_dir_all(prefix.join("bin")).unwrap();
-        std::fs::write(home.path().join(".npmrc"), format!("fund=false\nprefix = {}\n", prefix.display())).unwrap();
+        std::fs::write(
+            home.path().join(".npmrc"),
+            format!("fund=false\nprefix = {}\n", prefix.display()),
+        )
+        .unwrap();
         script(&prefix.join("bin/claude"), "true");
-        assert_eq!(Claude::find(None, home.path()).unwrap().program, prefix.join("bin/claude"));
+        assert_eq!(
+            Claude::find(None, home.path()).unwrap().program,
+            prefix.join("bin/claude")
+        );
     }
 }

@@ -113,7 +113,10 @@ impl Driver {
 
     fn nap(&self, unread: bool) -> Duration {
         let longest = if unread { SHORT_NAP } else { NAP };
-        let due = self.scheduler.next_wakeup().map(|at| at.duration_since(self.scheduler.now()));
+        let due = self
+            .scheduler
+            .next_wakeup()
+            .map(|at| at.duration_since(self.scheduler.now()));
         match due {
             Some(wait) if wait > SignedDuration::ZERO => wait.unsigned_abs().clamp(LEAST_NAP, longest),
             Some(_) => LEAST_NAP,
@@ -127,7 +130,10 @@ impl Driver {
         let timer = SignedDuration::try_from(timer).unwrap_or(SignedDuration::MAX);
         let jump = now.duration_since(since) - timer;
         if jump.abs() > JUMP {
-            tracing::info!("the clock jumped by {} s, as it does when the machine slept; connections are made anew", jump.as_secs());
+            tracing::info!(
+                "the clock jumped by {} s, as it does when the machine slept; connections are made anew",
+                jump.as_secs()
+            );
             *self.grace() = Some(now + GRACE);
             self.network.drop_connections();
         }
@@ -152,7 +158,13 @@ impl Driver {
         tokio::spawn(async move {
             let (poll, windows) = usage::poll(calls, &origin, &access, scheduler.now()).await;
             if !windows.is_empty() {
-                scheduler.observe(&id, Observation::Reading { windows, allowed: false });
+                scheduler.observe(
+                    &id,
+                    Observation::Reading {
+                        windows,
+                        allowed: false,
+                    },
+                );
             }
             scheduler.observe(&id, Observation::Polled(poll));
         });
@@ -173,7 +185,12 @@ impl Driver {
         self.scheduler.observe(&id, Observation::Renewed(renewal));
     }
 
-    async fn renew_ourselves(&self, label: &str, profile: Profile, refused: Option<crate::credential::Secret>) -> Renewal {
+    async fn renew_ourselves(
+        &self,
+        label: &str,
+        profile: Profile,
+        refused: Option<crate::credential::Secret>,
+    ) -> Renewal {
         match self.renewer.renew(&profile, refused.as_ref(), self.judgement()).await {
             Ok(Renewed::Adopted) => Renewal::Done,
             Ok(Renewed::Saved) => {
@@ -181,7 +198,7 @@ impl Driver {
                 Renewal::Done
             }
             Ok(Renewed::Unsaved(unsaved)) => {
-                self.roster.keep(profile, unsaved);
+                self.roster.keep(profile, *unsaved);
                 Renewal::Done
             }
             Err(RefreshError::Lock(error)) => {
@@ -221,12 +238,16 @@ impl Driver {
     /// Asks Claude Code to look after `profile`'s login. Returns whether the login is usable afterwards.
     async fn ask_claude(&self, profile: &Profile) -> bool {
         let Some(claude) = &self.claude else {
-            tracing::warn!("Claude Code was not found on this machine, so no login can be handed over to it; `claudePath` names it");
+            tracing::warn!(
+                "Claude Code was not found on this machine, so no login can be handed over to it; `claudePath` names it"
+            );
             return false;
         };
         let _one = self.shared.asking.lock().await;
         claude.ask(profile).await;
-        self.read(profile).await.is_some_and(|login| login.token().is_usable(self.scheduler.now()))
+        self.read(profile)
+            .await
+            .is_some_and(|login| login.token().is_usable(self.scheduler.now()))
     }
 
     async fn read(&self, profile: &Profile) -> Option<crate::credential::Credential> {

@@ -82,7 +82,9 @@ impl ProxyError {
             Self::Framing => StatusCode::BAD_REQUEST,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::AllFull { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoSeat | Self::Paused | Self::NeedLogin { .. } | Self::Renewing | Self::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoSeat | Self::Paused | Self::NeedLogin { .. } | Self::Renewing | Self::Exhausted => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::OauthUnsupported { .. } | Self::Unreachable | Self::Broken => StatusCode::BAD_GATEWAY,
         }
     }

@@ -1,8 +1,8 @@
 //! One running router for each settings file, by a lock that the system lets go of when the process ends.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The lock, as long as it is held.
@@ -38,6 +38,13 @@ impl Instance {
             path: path.to_owned(),
             source,
         };
+        if let Some(folder) = path.parent() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)
+                .map_err(failed)?;
+        }
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

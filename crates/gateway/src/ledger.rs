@@ -110,7 +110,11 @@ mod tests {
             assert!(!all.contains("rt-secret"), "{all}");
             fs::write(entry.path(), "garbage").unwrap();
         }
-        assert_eq!(Ledger::new(folder.clone()).fate(&token), Some(Fate::Uncertain), "a damaged mark is a mark");
+        assert_eq!(
+            Ledger::new(folder.clone()).fate(&token),
+            Some(Fate::Uncertain),
+            "a damaged mark is a mark"
+        );
         Ledger::new(folder.clone()).clear(&token);
         assert_eq!(Ledger::new(folder).fate(&token), None);
     }

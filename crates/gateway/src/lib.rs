@@ -94,7 +94,12 @@ impl Gateway {
         let mut keys = Keys::default();
         keys.add("first device", &config.router_key);
         let config = Arc::new(config);
-        let roster = Roster::new(Arc::clone(&config), paths.clone(), Arc::clone(&scheduler), Arc::clone(&ports.store));
+        let roster = Roster::new(
+            Arc::clone(&config),
+            paths.clone(),
+            Arc::clone(&scheduler),
+            Arc::clone(&ports.store),
+        );
         let roster = Arc::new(roster);
         let driver = Driver {
             scheduler: Arc::clone(&scheduler),

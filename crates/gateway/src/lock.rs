@@ -67,7 +67,12 @@ struct Held {
 
 impl Held {
     /// Makes the lock at `path`, over one that is left over if need be.
-    fn take(path: PathBuf, stale_after: SignedDuration, judgement: Judgement, now: Timestamp) -> Result<Self, LockError> {
+    fn take(
+        path: PathBuf,
+        stale_after: SignedDuration,
+        judgement: Judgement,
+        now: Timestamp,
+    ) -> Result<Self, LockError> {
         if let Err(error) = fs::create_dir(&path) {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return Err(LockError::Denied { path, source: error });
@@ -81,10 +86,12 @@ impl Held {
                 },
             })?;
         }
-        let inode = fs::symlink_metadata(&path).map(|about| about.ino()).map_err(|source| LockError::Denied {
-            path: path.clone(),
-            source,
-        })?;
+        let inode = fs::symlink_metadata(&path)
+            .map(|about| about.ino())
+            .map_err(|source| LockError::Denied {
+                path: path.clone(),
+                source,
+            })?;
         let mut held = Self {
             path,
             inode,
@@ -165,7 +172,10 @@ fn clear_away(path: &Path, stale_after: SignedDuration, judgement: Judgement, no
         return Err(busy());
     }
     let _ = fs::remove_dir(&aside);
-    tracing::info!("{} was left over from a program that ended; it was cleared away", path.display());
+    tracing::info!(
+        "{} was left over from a program that ended; it was cleared away",
+        path.display()
+    );
     Ok(())
 }
 
@@ -282,7 +292,10 @@ mod tests {
 
     fn foreign(path: &Path, age: i64) -> u64 {
         fs::create_dir(path).unwrap();
-        File::open(path).unwrap().set_modified(system_time(at(NOW - age))).unwrap();
+        File::open(path)
+            .unwrap()
+            .set_modified(system_time(at(NOW - age)))
+            .unwrap();
         fs::metadata(path).unwrap().ino()
     }
 
@@ -306,14 +319,25 @@ mod tests {
             assert!(matches!(place.take(), Err(LockError::Busy(_))));
             let after = fs::metadata(&path).unwrap();
             assert_eq!((after.ino(), modified(&after)), (inode, modified(&before)));
-            let other = if path == place.legacy() { place.renewal() } else { place.legacy() };
+            let other = if path == place.legacy() {
+                place.renewal()
+            } else {
+                place.legacy()
+            };
             assert!(!other.exists(), "the lock that was free is given back");
         }
     }
 
     #[test]
     fn lk_02_a_lock_is_left_over_after_sixty_seconds_and_not_before() {
-        for (age, taken) in [(20, false), (59, false), (60, false), (61, true), (-30, false), (-3_600, false)] {
+        for (age, taken) in [
+            (20, false),
+            (59, false),
+            (60, false),
+            (61, true),
+            (-30, false),
+            (-3_600, false),
+        ] {
             for which in [Place::renewal, Place::legacy] {
                 let place = place();
                 foreign(&which(&place), age);
@@ -367,7 +391,10 @@ mod tests {
         let place = place();
         let mut lock = place.take().unwrap();
         lock.check(at(NOW + 29)).unwrap();
-        assert!(lock.check(at(NOW + 31)).is_err(), "we slept, and it may have been judged");
+        assert!(
+            lock.check(at(NOW + 31)).is_err(),
+            "we slept, and it may have been judged"
+        );
         lock.touch(at(NOW + 31)).unwrap();
         lock.check(at(NOW + 31)).unwrap();
     }
@@ -378,7 +405,10 @@ mod tests {
         let dir = home.path().join("d".repeat(253)); // with `.lock` behind it, too long for a name
         fs::create_dir(&dir).unwrap();
         let error = ProfileLock::take(&dir, Judgement::ByAge, at(NOW)).unwrap_err();
-        assert!(matches!(&error, LockError::Denied { path, .. } if path.to_string_lossy().ends_with(".lock")), "{error}");
+        assert!(
+            matches!(&error, LockError::Denied { path, .. } if path.to_string_lossy().ends_with(".lock")),
+            "{error}"
+        );
         assert!(!dir.join(".oauth_refresh.lock").exists());
     }
 

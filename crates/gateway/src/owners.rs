@@ -54,7 +54,12 @@ pub fn container(answer: &[u8]) -> Vec<String> {
 
 fn id_at(answer: &[u8], pointer: &str) -> Vec<String> {
     let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
-    answer.pointer(pointer).and_then(Value::as_str).map(str::to_owned).into_iter().collect()
+    answer
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .map(str::to_owned)
+        .into_iter()
+        .collect()
 }
 
 #[cfg(test)]
@@ -79,7 +84,10 @@ mod tests {
     #[test]
     fn an_answer_issues_its_own_id_and_a_turn_its_containers() {
         assert_eq!(issued(br#"{"id":"file_t1","type":"file"}"#), ["file_t1"]);
-        assert_eq!(container(br#"{"id":"msg_1","container":{"id":"container_1"}}"#), ["container_1"]);
+        assert_eq!(
+            container(br#"{"id":"msg_1","container":{"id":"container_1"}}"#),
+            ["container_1"]
+        );
         assert_eq!(container(br#"{"id":"msg_1","content":[]}"#), Vec::<String>::new());
         assert_eq!(issued(b"<html>"), Vec::<String>::new());
     }

@@ -26,12 +26,22 @@ impl Paths {
         let folder = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let (usual, orca, state, run) = if cfg!(target_os = "macos") {
             let support = home.join("Library/Application Support");
-            (support.join(NAME), support.join("orca"), support.join(NAME).join("state"), None)
+            (
+                support.join(NAME),
+                support.join("orca"),
+                support.join(NAME).join("state"),
+                None,
+            )
         } else {
             let config = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
             let data = folder("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"));
             let state = folder("XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state"));
-            (config.join(NAME), data.join("orca"), state.join(NAME), folder("XDG_RUNTIME_DIR"))
+            (
+                config.join(NAME),
+                data.join("orca"),
+                state.join(NAME),
+                folder("XDG_RUNTIME_DIR"),
+            )
         };
         // Another settings file is another router: its socket lies beside it.
         let socket = match (&config, run) {
@@ -90,7 +100,10 @@ mod tests {
             Path::new("/home/me/.local/share/orca/claude-profiles")
         );
 
-        assert_eq!(plain.renewals(), Path::new("/home/me/.local/state/claude-proxy-router/renewals"));
+        assert_eq!(
+            plain.renewals(),
+            Path::new("/home/me/.local/state/claude-proxy-router/renewals")
+        );
 
         let set = Paths::new(home, None, |name| Some(format!("/x/{name}")));
         assert_eq!(

@@ -369,7 +369,10 @@ mod tests {
 
     #[test]
     fn a_long_first_turn_is_known_before_its_end_and_the_same_in_whatever_pieces_it_comes() {
-        let body = format!(r#"{{"messages":[{{"role":"user","content":"{}"#, "long\\n".repeat(20_000));
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":"{}"#,
+            "long\\n".repeat(20_000)
+        );
         let turn = |size: usize| {
             let mut peek = Peek::default();
             body.as_bytes().chunks(size).for_each(|piece| peek.look(piece));

@@ -1,12 +1,18 @@
 //! The doors to the outside: the clock and the network. Tests put others in their place.
 
 use std::error::Error;
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
 use http::{Request, Response, Uri};
-use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use jiff::Timestamp;
 use tower::ServiceExt;
@@ -38,6 +44,10 @@ pub enum UpstreamError {
     /// No connection came about, so nothing was sent.
     #[error("could not connect")]
     Connect(#[source] Box<dyn Error + Send + Sync>),
+    /// A kept connection turned out to be dead, soon after sending and before any byte of an answer: it was closed
+    /// while idle, and the request has not run.
+    #[error("a kept connection had been closed")]
+    Stale(#[source] Box<dyn Error + Send + Sync>),
     /// The connection broke after sending had begun.
     #[error("the connection broke before an answer came")]
     Broken(#[source] Box<dyn Error + Send + Sync>),
@@ -86,7 +96,7 @@ pub fn pooled(tls: rustls::ClientConfig) -> Upstream {
         let connecting = https.clone().oneshot(uri);
         Box::pin(async move {
             match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
-                Ok(connected) => connected,
+                Ok(connected) => connected.map(Counted::new),
                 Err(late) => Err(Box::<dyn Error + Send + Sync>::from(late)),
             }
         })
@@ -95,14 +105,94 @@ pub fn pooled(tls: rustls::ClientConfig) -> Upstream {
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(Duration::from_secs(90))
         .build(connector);
-    BoxCloneSyncService::new(
-        client
-            .map_response(|answer: Response<hyper::body::Incoming>| answer.map(Body::new))
-            .map_err(|error| match error.is_connect() {
-                true => UpstreamError::Connect(error.into()),
-                false => UpstreamError::Broken(error.into()),
-            }),
-    )
+    BoxCloneSyncService::new(tower::service_fn(move |mut request: Request<Body>| {
+        let connection = capture_connection(&mut request);
+        let asking = client.request(request);
+        async move {
+            let began = tokio::time::Instant::now();
+            let answer = asking.await;
+            let reused = connection.connection_metadata().as_ref().is_some_and(Counted::was_used);
+            answer.map(|answer| answer.map(Body::new)).map_err(|error| {
+                if error.is_connect() {
+                    UpstreamError::Connect(error.into())
+                } else if reused && began.elapsed() < IDLE_CLOSE_SHOWS_WITHIN {
+                    UpstreamError::Stale(error.into())
+                } else {
+                    UpstreamError::Broken(error.into())
+                }
+            })
+        }
+    }))
+}
+
+/// A connection that was closed while idle shows it this soon; what breaks later may have run.
+const IDLE_CLOSE_SHOWS_WITHIN: Duration = Duration::from_secs(5);
+
+/// A connection that counts the requests it was used for.
+struct Counted<T> {
+    inner: T,
+    uses: Uses,
+}
+
+#[derive(Clone, Default)]
+struct Uses(Arc<AtomicUsize>);
+
+impl<T> Counted<T> {
+    fn new(inner: T) -> Self {
+        Self {
+            inner,
+            uses: Uses::default(),
+        }
+    }
+}
+
+impl Counted<()> {
+    /// Counts one more use, and says whether there was one before.
+    fn was_used(connection: &Connected) -> bool {
+        let mut extras = http::Extensions::new();
+        connection.get_extras(&mut extras);
+        extras
+            .get::<Uses>()
+            .is_some_and(|uses| uses.0.fetch_add(1, Ordering::Relaxed) > 0)
+    }
+}
+
+impl<T: Connection> Connection for Counted<T> {
+    fn connected(&self) -> Connected {
+        self.inner.connected().extra(self.uses.clone())
+    }
+}
+
+impl<T: Read + Unpin> Read for Counted<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl<T: Write + Unpin> Write for Counted<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+    }
 }
 
 /// The network of our own calls (usage, token, profile): seldom, small, and bounded in time.

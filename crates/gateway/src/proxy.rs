@@ -124,6 +124,7 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
         again: None,
         reread: Vec::new(),
         retried: false,
+        resent: false,
         moved: false,
         kept: None,
         busy,
@@ -181,6 +182,8 @@ struct Exchange {
     reread: Vec<AccountId>,
     /// Whether the one retry on the same seat was used.
     retried: bool,
+    /// Whether it was sent again because a kept connection was dead.
+    resent: bool,
     /// Whether the one spare move was used.
     moved: bool,
     /// An answer that is handed on if nobody has a better one.
@@ -203,7 +206,7 @@ struct Answer {
 
 /// What became of an attempt.
 enum Attempt {
-    Answered(Answer),
+    Answered(Box<Answer>),
     /// The whole body says that it belongs elsewhere.
     Misdirected,
     Failed(LeaseGuard, UpstreamError),
@@ -235,8 +238,12 @@ impl Exchange {
                 continue;
             };
             let answer = match self.attempt(lease, reason, access, &wanted).await {
-                Ok(Attempt::Answered(answer)) => answer,
+                Ok(Attempt::Answered(answer)) => *answer,
                 Ok(Attempt::Misdirected) => continue,
+                Ok(Attempt::Failed(lease, UpstreamError::Stale(_))) if !self.resent && self.upload.is_replayable() => {
+                    self.resend(lease);
+                    continue;
+                }
                 Ok(Attempt::Failed(lease, error)) => return self.failed(lease, &error),
                 Err(error) => return self.broken_upload(&error),
             };
@@ -291,11 +298,17 @@ impl Exchange {
         if let Some(agent) = self.agent() {
             return Some(Conversation(xxh3_64(agent.as_bytes())));
         }
-        let header = self.head.headers.get("x-claude-code-session-id").map(HeaderValue::as_bytes);
+        let header = self
+            .head
+            .headers
+            .get("x-claude-code-session-id")
+            .map(HeaderValue::as_bytes);
         let session = header.or(found.user_id.as_deref().map(str::as_bytes)).map(xxh3_64);
         match (session, found.first_turn) {
             (None, None) => None,
-            (session, turn) => Some(Conversation(session.unwrap_or_default().rotate_left(1) ^ turn.unwrap_or_default())),
+            (session, turn) => Some(Conversation(
+                session.unwrap_or_default().rotate_left(1) ^ turn.unwrap_or_default(),
+            )),
         }
     }
 
@@ -342,7 +355,7 @@ impl Exchange {
             error: None,
         };
         answer.understand(&self.proxy).await;
-        Ok(Attempt::Answered(answer))
+        Ok(Attempt::Answered(Box::new(answer)))
     }
 
     /// What follows from the answer: a response for the client, or another attempt.
@@ -454,13 +467,22 @@ impl Exchange {
         self.close_after(response)
     }
 
+    /// The one resend that we allow ourselves: a kept connection was closed while idle. Those beside it are not
+    /// trusted either.
+    fn resend(&mut self, lease: LeaseGuard) {
+        self.resent = true;
+        self.again = Some(lease.account().clone());
+        lease.settle(&Outcome::Withdrawn);
+        self.proxy.network.drop_connections();
+    }
+
     /// No answer came.
     fn failed(&mut self, lease: LeaseGuard, error: &UpstreamError) -> Response {
         let label = self.proxy.roster.label(lease.account());
         lease.settle(&Outcome::Unreachable);
         let said = match error {
             UpstreamError::Connect(_) => ProxyError::Unreachable,
-            UpstreamError::Broken(_) => ProxyError::Broken,
+            UpstreamError::Broken(_) | UpstreamError::Stale(_) => ProxyError::Broken,
         };
         let response = self.proxy.answer(&said);
         self.log(response.status(), &label, chain(error));
@@ -497,13 +519,14 @@ impl Exchange {
             .unwrap_or("-");
         // The query is left out: somebody might put a key there.
         let path = self.head.uri.path();
+        let line = format!(
+            "{} {path} {model}: {} from `{seat}` ({reason})",
+            self.head.method,
+            status.as_u16()
+        );
         match status.as_u16() {
-            ..400 => {
-                tracing::info!(device = %self.device, "{} {path} {model}: {} from `{seat}` ({reason})", self.head.method, status.as_u16())
-            }
-            _ => {
-                tracing::warn!(device = %self.device, "{} {path} {model}: {} from `{seat}` ({reason})", self.head.method, status.as_u16())
-            }
+            ..400 => tracing::info!(device = %self.device, "{line}"),
+            _ => tracing::warn!(device = %self.device, "{line}"),
         }
     }
 }

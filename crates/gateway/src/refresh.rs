@@ -50,7 +50,7 @@ pub enum Renewed {
     /// The new pair is in the store.
     Saved,
     /// The new pair is good and could not be saved; it lives in memory until it can.
-    Unsaved(Unsaved),
+    Unsaved(Box<Unsaved>),
 }
 
 /// A pair that waits to be saved.
@@ -101,7 +101,12 @@ impl Renewer {
     ///
     /// # Errors
     /// See [`RefreshError`]. Whatever it is, the store holds what it held, or another's work.
-    pub async fn renew(&self, profile: &Profile, refused: Option<&Secret>, judgement: Judgement) -> Result<Renewed, RefreshError> {
+    pub async fn renew(
+        &self,
+        profile: &Profile,
+        refused: Option<&Secret>,
+        judgement: Judgement,
+    ) -> Result<Renewed, RefreshError> {
         let lock = {
             let (dir, now) = (profile.dir.clone(), self.clock.now());
             blocking(move || ProfileLock::take(&dir, judgement, now)).await?
@@ -134,13 +139,15 @@ impl Renewer {
             }
             Ok(Put::NotOurs) => Ok(Renewed::Adopted),
             Err(error) => {
-                tracing::warn!("a renewed login could not be saved yet: {error}; it is kept in memory, and quitting now would lose it");
+                tracing::warn!(
+                    "a renewed login could not be saved yet: {error}; it is kept in memory, and quitting now would lose it"
+                );
                 let credential = stored.with_pair(&pair).credential().ok_or(CredentialError::LoggedOut)?;
-                Ok(Renewed::Unsaved(Unsaved {
+                Ok(Renewed::Unsaved(Box::new(Unsaved {
                     posted: refresh,
                     pair,
                     credential,
-                }))
+                })))
             }
         }
     }
@@ -153,7 +160,8 @@ impl Renewer {
     pub async fn save(&self, profile: &Profile, unsaved: &Unsaved, judgement: Judgement) -> Result<(), RefreshError> {
         let (dir, now) = (profile.dir.clone(), self.clock.now());
         let lock = blocking(move || ProfileLock::take(&dir, judgement, now)).await?;
-        self.put(profile, lock, &unsaved.posted, &unsaved.pair, judgement).await?;
+        self.put(profile, lock, &unsaved.posted, &unsaved.pair, judgement)
+            .await?;
         self.clear(&unsaved.posted).await;
         Ok(())
     }
@@ -169,7 +177,13 @@ impl Renewer {
     }
 
     /// Writes what is there once more: a store that takes the same bytes will take the new ones.
-    async fn probe(&self, profile: &Profile, lock: ProfileLock, refresh: &Secret, judgement: Judgement) -> Result<ProfileLock, RefreshError> {
+    async fn probe(
+        &self,
+        profile: &Profile,
+        lock: ProfileLock,
+        refresh: &Secret,
+        judgement: Judgement,
+    ) -> Result<ProfileLock, RefreshError> {
         let (renewer, profile, refresh) = (self.clone(), profile.clone(), refresh.clone());
         let write = move || {
             let storage = lock.for_writing(judgement, renewer.clock.now())?;
@@ -201,7 +215,13 @@ impl Renewer {
     }
 
     /// Sends the refresh token, and says that we live while the answer is awaited.
-    async fn exchange(&self, profile: &Profile, mut lock: ProfileLock, login: &Credential, refresh: &Secret) -> Result<(ProfileLock, Grant), RefreshError> {
+    async fn exchange(
+        &self,
+        profile: &Profile,
+        mut lock: ProfileLock,
+        login: &Credential,
+        refresh: &Secret,
+    ) -> Result<(ProfileLock, Grant), RefreshError> {
         let mut scopes = None;
         loop {
             let answer = {
@@ -244,7 +264,9 @@ impl Renewer {
                     return Err(failed(format!("it answered {status}"), retry_after));
                 }
                 Ok(TokenAnswer::Rejected) => return Err(self.rejected(profile, refresh).await),
-                Ok(TokenAnswer::Uncertain) | Err(UpstreamError::Broken(_)) => return Err(RefreshError::Uncertain),
+                Ok(TokenAnswer::Uncertain) | Err(UpstreamError::Broken(_) | UpstreamError::Stale(_)) => {
+                    return Err(RefreshError::Uncertain);
+                }
                 Err(UpstreamError::Connect(error)) => {
                     self.clear(refresh).await;
                     return Err(failed(format!("no connection ({error})"), None));
@@ -287,11 +309,23 @@ impl Renewer {
                 _ => TokenAnswer::Uncertain,
             });
         };
-        Ok(anthropic::read_token_answer(head.status, &head.headers, &body, self.clock.now()))
+        Ok(anthropic::read_token_answer(
+            head.status,
+            &head.headers,
+            &body,
+            self.clock.now(),
+        ))
     }
 
     /// Puts the new pair in the place of the login that it was exchanged for, and of no other.
-    async fn put(&self, profile: &Profile, mut lock: ProfileLock, posted: &Secret, pair: &Pair, judgement: Judgement) -> Result<Put, RefreshError> {
+    async fn put(
+        &self,
+        profile: &Profile,
+        mut lock: ProfileLock,
+        posted: &Secret,
+        pair: &Pair,
+        judgement: Judgement,
+    ) -> Result<Put, RefreshError> {
         for _ in 1..STORAGE_TRIES {
             let (renewer, profile, posted, pair) = (self.clone(), profile.clone(), posted.clone(), pair.clone());
             let put;
@@ -308,7 +342,14 @@ impl Renewer {
         Err(LockError::Busy(profile.dir.join(".storage-write.lock")).into())
     }
 
-    fn put_once(&self, profile: &Profile, lock: &ProfileLock, posted: &Secret, pair: &Pair, judgement: Judgement) -> Result<Put, RefreshError> {
+    fn put_once(
+        &self,
+        profile: &Profile,
+        lock: &ProfileLock,
+        posted: &Secret,
+        pair: &Pair,
+        judgement: Judgement,
+    ) -> Result<Put, RefreshError> {
         let storage = lock.for_writing(judgement, self.clock.now())?;
         let stored = self.store.read(profile)?;
         if stored.credential().and_then(|login| login.refresh).as_ref() != Some(posted) {

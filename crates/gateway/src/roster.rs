@@ -106,7 +106,11 @@ impl Roster {
 
     /// The token to send a request on that seat with, if it has one.
     pub fn access(&self, id: &AccountId) -> Option<Secret> {
-        self.lock().get(id)?.login.as_ref().map(|(_, login)| login.access.clone())
+        self.lock()
+            .get(id)?
+            .login
+            .as_ref()
+            .map(|(_, login)| login.access.clone())
     }
 
     /// The login to renew on that seat, where it is kept, and the access token that Anthropic refused.
@@ -178,7 +182,11 @@ impl Roster {
         self.scan().await;
         let seats = self.lock();
         let seat = seats.get(id);
-        seat.is_some_and(|seat| seat.login.as_ref().is_some_and(|(_, login)| !seat.has_refused(&login.access)))
+        seat.is_some_and(|seat| {
+            seat.login
+                .as_ref()
+                .is_some_and(|(_, login)| !seat.has_refused(&login.access))
+        })
     }
 
     /// Puts the seats found in the place of those known, and tells the pool what changed.
@@ -196,8 +204,12 @@ impl Roster {
                 tracing::info!(account.id = %id, "found the seat `{}`", seat.label);
             }
             seat.refused = known.map(|known| known.refused.clone()).unwrap_or_default();
-            let logins: Vec<_> = logins.into_iter().map(|(profile, login)| self.newest(profile, login)).collect();
-            seat.refused.retain(|(token, _)| logins.iter().any(|(_, login)| login.access == *token));
+            let logins: Vec<_> = logins
+                .into_iter()
+                .map(|(profile, login)| self.newest(profile, login))
+                .collect();
+            seat.refused
+                .retain(|(token, _)| logins.iter().any(|(_, login)| login.access == *token));
             // The one that lasts longest; a refused one only to be renewed.
             let rank = |(_, login): &(Profile, Credential)| (!seat.has_refused(&login.access), login.expires_at);
             let best = logins.into_iter().max_by_key(rank);
@@ -212,10 +224,15 @@ impl Roster {
                 seat.trouble = Some(Trouble::Refused);
             }
             seat.renews = self.config.token_refresh != TokenRefresh::Nobody;
-            seat.unsaved = seat.login.as_ref().is_some_and(|(profile, _)| self.unsaved().contains_key(profile));
+            seat.unsaved = seat
+                .login
+                .as_ref()
+                .is_some_and(|(profile, _)| self.unsaved().contains_key(profile));
             seat.plan = seat.login.as_ref().and_then(|(_, login)| login.plan.clone());
             observations.push((id.clone(), Observation::Discovered(wishes(&self.config, &id, &seat))));
-            let before = known.and_then(|known| known.login.as_ref()).map(|(_, login)| (&login.access, &login.refresh));
+            let before = known
+                .and_then(|known| known.login.as_ref())
+                .map(|(_, login)| (&login.access, &login.refresh));
             let after = seat.login.as_ref().map(|(_, login)| (&login.access, &login.refresh));
             if before != after {
                 observations.push((id.clone(), Observation::LoginChanged));

@@ -21,7 +21,7 @@ use crate::connections::{Connection, Connections};
 /// How long the first request's head may take.
 const FIRST_HEAD: Duration = Duration::from_secs(15);
 /// How long a connection may be kept without a request, and how long a later head may take.
-const KEPT: Duration = Duration::from_mins(5);
+const KEPT: Duration = Duration::from_secs(300);
 /// A burst of devices that reconnect waits here.
 const BACKLOG: u32 = 1_024;
 /// How long running requests may take to end when the router stops.

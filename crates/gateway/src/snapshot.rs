@@ -148,7 +148,9 @@ impl LoginTrouble {
             Self::Unsaved => "renewed login could not be saved yet; do not quit the router until it could",
             Self::Rejected => "Anthropic no longer accepts this login; log in again with `claude`",
             Self::Unreadable => "login file cannot be read; the last good login is used while it lasts",
-            Self::Uncertain => "a renewal's answer was lost, and this login may have ended with it; log in again with `claude`",
+            Self::Uncertain => {
+                "a renewal's answer was lost, and this login may have ended with it; log in again with `claude`"
+            }
         }
     }
 }
@@ -229,7 +231,9 @@ fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) ->
         token @ (Token::Refused { .. } | Token::Valid { .. }) if !token.is_usable(now) => {
             return match login_trouble(renewals, seat) {
                 Some(trouble) => SeatState::NeedsLogin { trouble },
-                None if renewals.is_under_way() || renewals.is_awaited(account, now) && seat.renews => SeatState::Renewing,
+                None if renewals.is_under_way() || renewals.is_awaited(account, now) && seat.renews => {
+                    SeatState::Renewing
+                }
                 None => match token {
                     Token::Valid { expires_at: Some(end) } => SeatState::Expired { since: end.as_second() },
                     _ => SeatState::Refused,

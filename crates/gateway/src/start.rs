@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 
 use crate::config::Config;
@@ -74,14 +74,17 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         .max_blocking_threads(8)
         .build()
         .map_err(StartError::Thread)?;
-    let (listeners, control) = {
+    let opened = {
         let _inside = runtime.enter();
-        let open = |host| {
-            let address = SocketAddr::new(host, config.port);
-            serve::listen(address).map_err(|source| StartError::Listen { address, source })
-        };
-        let listeners = config.hosts.iter().copied().map(open).collect::<Result<Vec<_>, _>>()?;
-        (listeners, control::open(&paths.socket).map_err(StartError::Control)?)
+        open(&config, paths)
+    };
+    let (listeners, control) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            // Whoever starts a router may run on a runtime of their own, where this one must not be waited for.
+            runtime.shutdown_background();
+            return Err(error);
+        }
     };
     let listening: Vec<SocketAddr> = listeners
         .iter()
@@ -128,6 +131,22 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         stop,
         thread,
     })
+}
+
+/// Opens every port and the control socket.
+fn open(config: &Config, paths: &Paths) -> Result<(Vec<TcpListener>, UnixListener), StartError> {
+    let listen = |host| {
+        let address = SocketAddr::new(host, config.port);
+        serve::listen(address).map_err(|source| StartError::Listen { address, source })
+    };
+    let listeners = config
+        .hosts
+        .iter()
+        .copied()
+        .map(listen)
+        .collect::<Result<Vec<_>, _>>()?;
+    let control = control::open(&paths.socket).map_err(StartError::Control)?;
+    Ok((listeners, control))
 }
 
 struct ControlSocket {

@@ -61,7 +61,8 @@ impl Router {
         let config = Config::parse(settings.to_string().as_bytes()).unwrap().unwrap();
         let ports = Ports {
             clock: Arc::new(SystemClock),
-            upstream: ports::pooled(ports::no_tls()),
+            network: Arc::new(ports::Network::new(|| ports::pooled(ports::no_tls()))),
+            store: Arc::new(gateway::credential::Files),
             calls: ports::own_calls(ports::no_tls()).unwrap(),
             zone: TimeZone::UTC,
             seed: 7,

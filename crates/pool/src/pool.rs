@@ -245,7 +245,9 @@ impl Pool {
             }
         }
         for (id, account) in self.accounts.iter().filter(|_| self.policy.renews) {
-            let Some(renewals) = self.renewals.get_mut(id) else { continue };
+            let Some(renewals) = self.renewals.get_mut(id) else {
+                continue;
+            };
             if renewals.due_at(account).is_some_and(|at| at <= now) {
                 renewals.began(now);
                 actions.push(Action::Renew(id.clone()));
@@ -275,7 +277,11 @@ impl Pool {
                 && request.owner.as_ref().is_none_or(|owner| *owner == account.id)
                 && account.resting(request.model.as_deref(), now).is_none()
         };
-        let awaited = |account: &Account| self.renewals.get(&account.id).is_some_and(|renewals| renewals.is_awaited(account, now));
+        let awaited = |account: &Account| {
+            self.renewals
+                .get(&account.id)
+                .is_some_and(|renewals| renewals.is_awaited(account, now))
+        };
         match self.policy.renews && self.accounts.values().filter(could_serve).any(awaited) {
             true => Refusal::Renewing,
             false => refusal,

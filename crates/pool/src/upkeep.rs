@@ -137,13 +137,18 @@ pub struct Renewals {
 impl Renewals {
     /// When `account`'s login is to be renewed; `None` where that would not help or is under way.
     pub fn due_at(&self, account: &Account) -> Option<Timestamp> {
-        if self.under_way || !account.wishes.enabled || matches!(self.last, Some(Renewal::Rejected | Renewal::Uncertain)) {
+        if self.under_way
+            || !account.wishes.enabled
+            || matches!(self.last, Some(Renewal::Rejected | Renewal::Uncertain))
+        {
             return None;
         }
         match account.token {
             Token::Missing | Token::Valid { expires_at: None } => None,
             Token::Refused { since } => {
-                let just_renewed = self.renewed_at.is_some_and(|at| since.duration_since(at) < JUST_RENEWED);
+                let just_renewed = self
+                    .renewed_at
+                    .is_some_and(|at| since.duration_since(at) < JUST_RENEWED);
                 match just_renewed {
                     true => None,
                     false => Some(self.not_before.map_or(since, |limit| since.max(limit))),
@@ -155,7 +160,9 @@ impl Renewals {
                 match self.not_before {
                     None => Some(wanted),
                     // Backing off beyond the last moment at which it could still help: use that moment once.
-                    Some(limit) if limit > chance && self.tried_at.is_none_or(|tried| tried < chance) => Some(chance.max(wanted)),
+                    Some(limit) if limit > chance && self.tried_at.is_none_or(|tried| tried < chance) => {
+                        Some(chance.max(wanted))
+                    }
                     Some(limit) => Some(wanted.max(limit)),
                 }
             }
@@ -244,7 +251,7 @@ mod tests {
     fn due(polls: &UsagePolls, account: &Account, interval: i64, now: i64) -> Option<i64> {
         polls
             .due_at(account, SignedDuration::from_secs(interval), at(now))
-            .map(|due| due.as_second())
+            .map(Timestamp::as_second)
     }
 
     #[test]
@@ -333,12 +340,14 @@ mod tests {
 
     fn expiring(end: i64) -> Account {
         let mut account = seat();
-        account.token = Token::Valid { expires_at: Some(at(end)) };
+        account.token = Token::Valid {
+            expires_at: Some(at(end)),
+        };
         account
     }
 
     fn renewal_due(renewals: &Renewals, account: &Account) -> Option<i64> {
-        renewals.due_at(account).map(|due| due.as_second())
+        renewals.due_at(account).map(Timestamp::as_second)
     }
 
     #[test]
@@ -347,7 +356,11 @@ mod tests {
         let mut refused = seat();
         refused.token = Token::Refused { since: at(50) };
         assert_eq!(renewal_due(&Renewals::default(), &refused), Some(50));
-        assert_eq!(renewal_due(&Renewals::default(), &seat()), None, "an unknown end is renewed on a refusal alone");
+        assert_eq!(
+            renewal_due(&Renewals::default(), &seat()),
+            None,
+            "an unknown end is renewed on a refusal alone"
+        );
     }
 
     #[test]
@@ -356,7 +369,11 @@ mod tests {
         let mut renewals = Renewals::default();
         renewals.began(at(9_700));
         renewals.ended(Renewal::Failed(None), &account, 0, at(9_700));
-        assert_eq!(renewal_due(&renewals, &account), Some(9_955), "five minutes would be after the end");
+        assert_eq!(
+            renewal_due(&renewals, &account),
+            Some(9_955),
+            "five minutes would be after the end"
+        );
         renewals.began(at(9_955));
         renewals.ended(Renewal::Failed(None), &account, 0, at(9_955));
         assert_eq!(renewal_due(&renewals, &account), Some(9_955 + 600));
