@@ -38,6 +38,7 @@ pub mod delegate;
 pub mod driver;
 mod start;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use jiff::SignedDuration;
@@ -148,6 +149,11 @@ impl Gateway {
     /// What goes on aside from requests.
     pub fn driver(&self) -> Driver {
         self.driver.clone()
+    }
+
+    /// The directories whose renewed login is in memory only.
+    pub fn unsaved_dirs(&self) -> Vec<PathBuf> {
+        self.proxy.roster.waiting().into_iter().map(|(profile, _)| profile.dir).collect()
     }
 
     /// The pool, for those who watch it.

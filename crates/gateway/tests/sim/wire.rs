@@ -1,0 +1,150 @@
+//! The wire to the token endpoint: it is slow, refuses, breaks before or after the server acted; and it keeps a record
+//! of who sent which refresh token and what became of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Body;
+use bytes::Bytes;
+use gateway::ports::{Upstream, UpstreamError};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use sandbox::Sandbox;
+use serde_json::Value;
+use tower::ServiceExt as _;
+use tower::util::BoxCloneSyncService;
+
+use crate::chance::Chance;
+use crate::support::network;
+
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    Us,
+    Rival,
+}
+
+/// A refresh token that left its owner.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub who: Who,
+    pub token: String,
+    /// Whether the server surely did not take it.
+    pub refused: bool,
+}
+
+/// What the wire saw.
+#[derive(Default)]
+pub struct Log {
+    pub sent: Vec<Sent>,
+    /// Seats whose newest pair was lost on the way back.
+    pub lost_seats: BTreeSet<String>,
+    /// Folders whose rival was killed with a new pair in hand.
+    pub rival_killed: BTreeSet<PathBuf>,
+    pub renewed_by_rival: usize,
+    /// When each access token ends, in milliseconds.
+    pub ends: BTreeMap<String, i64>,
+    pub calm: bool,
+    granted_to_us: usize,
+}
+
+impl Log {
+    /// Pairs that reached us.
+    pub fn renewed_by_us(&self) -> usize {
+        self.granted_to_us
+    }
+}
+
+/// A refresh token that we sent although an earlier sending of ours may have spent it.
+pub fn sent_twice_by_us(log: &Log) -> Vec<String> {
+    let mut spent: Vec<&str> = Vec::new();
+    let mut twice = Vec::new();
+    for sent in log.sent.iter().filter(|sent| sent.who == Who::Us) {
+        if spent.contains(&sent.token.as_str()) {
+            twice.push(sent.token.clone());
+        }
+        if !sent.refused {
+            spent.push(&sent.token);
+        }
+    }
+    twice
+}
+
+/// The network of `who`'s own calls.
+pub fn wire(who: Who, sandbox: &Sandbox, log: &Arc<Mutex<Log>>, chance: Chance, now_ms: Arc<dyn Fn() -> i64 + Send + Sync>) -> Upstream {
+    let (inner, log, chance) = (network(sandbox), Arc::clone(log), Arc::new(Mutex::new(chance)));
+    let sandbox = sandbox.clone();
+    BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
+        let (inner, log, now_ms, sandbox) = (inner.clone(), Arc::clone(&log), Arc::clone(&now_ms), sandbox.clone());
+        let (fault, before, after) = {
+            let mut chance = chance.lock().unwrap();
+            let fault = chance.between(0, 100);
+            let slow = chance.percent(15);
+            let wait = |chance: &mut Chance| if slow { chance.seconds(1, 40) } else { chance.seconds(0, 1) };
+            (fault, wait(&mut chance), wait(&mut chance))
+        };
+        async move {
+            if request.uri().path() != "/v1/oauth/token" {
+                return inner.oneshot(request).await;
+            }
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let token = field(&body, "refresh_token");
+            let calm = log.lock().unwrap().calm;
+            let fault = if calm { 100 } else { fault };
+            if fault < 8 {
+                return Err(UpstreamError::Connect("no route".into()));
+            }
+            let number = {
+                let mut log = log.lock().unwrap();
+                log.sent.push(Sent {
+                    who,
+                    token,
+                    refused: false,
+                });
+                log.sent.len() - 1
+            };
+            tokio::time::sleep(before).await;
+            match fault {
+                8..12 => return Err(UpstreamError::Broken("cut before it arrived".into())),
+                12..20 => {
+                    log.lock().unwrap().sent[number].refused = true;
+                    return Ok(answer(503, "{}"));
+                }
+                _ => {}
+            }
+            let response = inner.oneshot(Request::from_parts(head, Body::from(body))).await?;
+            let (head, body) = response.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            if head.status.is_success() {
+                let life = serde_json::from_slice::<Value>(&body).unwrap()["expires_in"].as_i64().unwrap();
+                log.lock().unwrap().ends.insert(field(&body, "access_token"), now_ms() + life * 1_000);
+            }
+            // From here on the server has acted.
+            let lost = matches!(fault, 20..23);
+            if lost && head.status.is_success() {
+                let access = field(&body, "access_token");
+                let seat = sandbox.seats().into_iter().find(|seat| seat.access_token == access);
+                log.lock().unwrap().lost_seats.extend(seat.map(|seat| seat.name));
+            } else if head.status.is_success() && who == Who::Us {
+                log.lock().unwrap().granted_to_us += 1;
+            }
+            tokio::time::sleep(after).await;
+            match lost {
+                true if fault == 20 => Ok(answer(502, "<html>bad gateway</html>")),
+                true => Err(UpstreamError::Broken("cut on the way back".into())),
+                false => Ok(Response::from_parts(head, Body::from(body))),
+            }
+        }
+    }))
+}
+
+fn field(body: &Bytes, key: &str) -> String {
+    let body: Value = serde_json::from_slice(body).unwrap();
+    body[key].as_str().unwrap_or_default().to_owned()
+}
+
+fn answer(status: u16, body: &'static str) -> Response<Body> {
+    Response::builder().status(status).body(Body::from(body)).unwrap()
+}
