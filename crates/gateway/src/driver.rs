@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::config::TokenRefresh;
 use crate::delegate::Claude;
-use crate::lock::Judgement;
+use crate::lock::{Judgement, LockError};
 use crate::ports::{Network, Upstream};
 use crate::profile::Profile;
 use crate::refresh::{RefreshError, Renewed, Renewer};
@@ -71,8 +71,8 @@ impl Driver {
     pub async fn run(self) {
         self.renewer.ledger.prune(self.scheduler.now());
         loop {
-            let unread = self.roster.scan().await;
             self.save_waiting().await;
+            let unread = self.roster.scan().await;
             for action in self.scheduler.due() {
                 match action {
                     Action::PollUsage(id) => self.poll_usage(id),
@@ -177,7 +177,8 @@ impl Driver {
             None => Renewal::Busy, // it went away this moment
             Some((profile, refused)) => match self.who {
                 TokenRefresh::Router => self.renew_ourselves(&label, profile, refused).await,
-                TokenRefresh::Delegate | TokenRefresh::Nobody => self.hand_over(&id, &profile).await,
+                TokenRefresh::Delegate => self.hand_over(&id, &profile).await,
+                TokenRefresh::Nobody => Renewal::Busy, // the pool asks for none
             },
         };
         // The new login must be known before those who wait are told.
@@ -200,6 +201,10 @@ impl Driver {
             Ok(Renewed::Unsaved(unsaved)) => {
                 self.roster.keep(profile, *unsaved);
                 Renewal::Done
+            }
+            Err(RefreshError::Lock(error @ (LockError::Denied { .. } | LockError::Foreign(_)))) => {
+                tracing::warn!("`{label}`: {error}");
+                Renewal::CannotLock
             }
             Err(RefreshError::Lock(error)) => {
                 tracing::debug!("`{label}`: {error}");

@@ -153,7 +153,12 @@ impl Gateway {
 
     /// The directories whose renewed login is in memory only.
     pub fn unsaved_dirs(&self) -> Vec<PathBuf> {
-        self.proxy.roster.waiting().into_iter().map(|(profile, _)| profile.dir).collect()
+        self.proxy
+            .roster
+            .waiting()
+            .into_iter()
+            .map(|(profile, _)| profile.dir)
+            .collect()
     }
 
     /// The pool, for those who watch it.

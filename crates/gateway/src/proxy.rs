@@ -558,6 +558,9 @@ impl Settled {
         let mut rest = http_body_util::Limited::new(self.rest, REJECTION_LIMIT);
         let end = async { while let Some(Ok(_)) = rest.frame().await {} };
         let _ = tokio::time::timeout(Duration::from_millis(250), end).await;
+        drop(rest);
+        // The client puts the connection back in a task of its own.
+        tokio::task::yield_now().await;
     }
 }
 

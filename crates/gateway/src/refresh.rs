@@ -152,8 +152,8 @@ impl Renewer {
         }
     }
 
-    /// Tries to save a pair that could not be saved before. Returns whether it need not be kept any longer: it is in
-    /// the store, or the store holds a newer login.
+    /// Tries to save a pair that could not be saved before. Once it returns, the pair need not be kept any longer: it is
+    /// in the store, or the store holds a newer login.
     ///
     /// # Errors
     /// If it still cannot be saved.
@@ -168,7 +168,7 @@ impl Renewer {
 
     fn is_fresh(&self, login: &Credential) -> bool {
         let now = self.clock.now();
-        login.expires_at.is_none_or(|end| end.duration_since(now) >= MARGIN)
+        login.expires_at.is_none_or(|end| end.duration_since(now) > MARGIN)
     }
 
     async fn read(&self, profile: &Profile) -> Result<Document, CredentialError> {
@@ -298,13 +298,15 @@ impl Renewer {
             .header(header::USER_AGENT, USER_AGENT)
             .body(Body::from(body))
             .map_err(|error| UpstreamError::Connect(error.into()))?;
+        // The new token's life is counted from before the question: at the latest then it began.
+        let asked = self.clock.now();
         let answer = self.calls.clone().oneshot(request).await?;
         let (head, body) = answer.into_parts();
         // A body that breaks off is an answer that was lost.
         let Ok(body) = axum::body::to_bytes(body, LIMIT).await else {
             return Ok(match head.status {
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::INTERNAL_SERVER_ERROR => {
-                    anthropic::read_token_answer(head.status, &head.headers, &[], self.clock.now())
+                    anthropic::read_token_answer(head.status, &head.headers, &[], asked)
                 }
                 _ => TokenAnswer::Uncertain,
             });

@@ -65,10 +65,20 @@ impl Scheduler {
 
     /// Notes what was learnt of a seat.
     pub fn observe(&self, id: &AccountId, observation: Observation) {
-        let urgent = matches!(observation, Observation::Token(Token::Refused { .. }));
-        self.lock().observe(id, observation, self.now());
+        let refused = |pool: &Pool| {
+            matches!(
+                pool.account(id).map(|account| account.token),
+                Some(Token::Refused { .. })
+            )
+        };
+        let newly_refused = {
+            let mut pool = self.lock();
+            let before = refused(&pool);
+            pool.observe(id, observation, self.now());
+            !before && refused(&pool)
+        };
         self.changed.send_replace(());
-        if urgent {
+        if newly_refused {
             self.hurry.notify_one();
         }
     }

@@ -129,6 +129,8 @@ pub enum LoginTrouble {
     Retrying,
     /// The store takes no write, so nothing was renewed.
     CannotSave,
+    /// Claude Code's locks cannot be taken, so nothing was renewed.
+    CannotLock,
     /// The new login is in memory only, until the store takes it.
     Unsaved,
     /// Anthropic no longer accepts it.
@@ -145,6 +147,9 @@ impl LoginTrouble {
         match self {
             Self::Retrying => "login could not be renewed yet; it is tried again by itself",
             Self::CannotSave => "login cannot be saved, so it was not renewed; make room, or its folder writable",
+            Self::CannotLock => {
+                "login cannot be renewed: Claude Code's lock beside its folder cannot be made; the log names it"
+            }
             Self::Unsaved => "renewed login could not be saved yet; do not quit the router until it could",
             Self::Rejected => "Anthropic no longer accepts this login; log in again with `claude`",
             Self::Unreadable => "login file cannot be read; the last good login is used while it lasts",
@@ -213,6 +218,7 @@ fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
         Some(Renewal::Rejected) => Some(LoginTrouble::Rejected),
         Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
         Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
+        Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),
         Some(Renewal::Failed(_)) => Some(LoginTrouble::Retrying),
         None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
         None | Some(Renewal::Done | Renewal::Busy) => {

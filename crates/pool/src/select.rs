@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::account::{Account, AccountId};
 use crate::affinity::Conversation;
-use crate::window::WindowKind;
+use crate::window::{Utilization, WindowKind};
 
 /// How much fuller a conversation's seat must be than the freest one before it moves, in basis points.
 pub const MARGIN: i32 = 1_000;
@@ -114,32 +114,27 @@ pub fn select(
         return Ok((again.id.clone(), Reason::Again));
     }
 
-    let usable: Vec<&Account> = accounts.values().filter(open).collect();
-    let known = |account: &Account| account.windows.used_for(model, now);
-    let unknown_as = median(
-        usable
-            .iter()
-            .filter_map(|account| known(account))
-            .map(|used| i32::from(used.left()))
-            .collect(),
-    );
-    let room = |account: &Account| known(account).map_or(unknown_as, |used| i32::from(used.left()));
-    let under = |account: &Account| known(account).is_none_or(|used| used < account.wishes.threshold);
-
-    let preferred: Vec<&Account> = usable.iter().copied().filter(|account| under(account)).collect();
-    let (candidates, soft) = if preferred.is_empty() {
-        (usable, true)
-    } else {
-        (preferred, false)
+    let usable: Vec<Candidate<'_>> = accounts
+        .values()
+        .filter(open)
+        .map(|account| Candidate {
+            account,
+            used: account.windows.used_for(model, now),
+        })
+        .collect();
+    let soft = !usable.iter().any(Candidate::is_under);
+    let unknown_as = match usable.iter().any(|candidate| candidate.used.is_none()) {
+        true => median(usable.iter().filter_map(|candidate| candidate.used).collect()),
+        false => Utilization::default(),
     };
-    let best = candidates.iter().copied().max_by_key(|account| {
-        let free = room(account) - UNDER_WAY.saturating_mul(account.in_flight.min(1_000) as i32);
+    let room = |candidate: &Candidate<'_>| i32::from(candidate.used.unwrap_or(unknown_as).left());
+    let candidates = || usable.iter().filter(|candidate| soft || candidate.is_under());
+    let key = request.conversation.map_or(salt, |conversation| conversation.0);
+    let best = candidates().max_by_key(|candidate| {
+        let under_way = candidate.account.in_flight.min(1_000) as i32;
         (
-            free,
-            rendezvous(
-                request.conversation.map_or(salt, |conversation| conversation.0),
-                &account.id,
-            ),
+            room(candidate) - UNDER_WAY * under_way,
+            mix(candidate.account.id.hash() ^ mix(key)),
         )
     });
     let Some(best) = best else {
@@ -147,16 +142,29 @@ pub fn select(
     };
 
     let stays = bound
-        .and_then(|id| candidates.iter().copied().find(|account| account.id == *id))
+        .and_then(|id| candidates().find(|candidate| candidate.account.id == *id))
         .filter(|home| room(best) - room(home) < MARGIN);
     let reason = match (stays, request.tried.is_empty()) {
         (Some(_), true) => Reason::SameConversation,
         (_, false) => Reason::Instead,
         (None, true) if soft => Reason::LeastFull,
-        (None, true) if candidates.len() == 1 && accounts.len() == 1 => Reason::OnlyOne,
+        (None, true) if accounts.len() == 1 => Reason::OnlyOne,
         (None, true) => Reason::MostRoom,
     };
-    Ok((stays.unwrap_or(best).id.clone(), reason))
+    Ok((stays.unwrap_or(best).account.id.clone(), reason))
+}
+
+/// A seat that can serve, with the fullest of the windows that count the model.
+struct Candidate<'a> {
+    account: &'a Account,
+    used: Option<Utilization>,
+}
+
+impl Candidate<'_> {
+    /// Whether it is under its threshold; one that was never read may be.
+    fn is_under(&self) -> bool {
+        self.used.is_none_or(|used| used < self.account.wishes.threshold)
+    }
 }
 
 /// Why none of `accounts` serves `model`.
@@ -195,18 +203,9 @@ fn refusal<'a>(accounts: impl Iterator<Item = &'a Account>, model: Option<&str>,
 }
 
 /// What an unread seat is taken for: the middle of the others, neither empty nor full.
-fn median(mut rooms: Vec<i32>) -> i32 {
-    rooms.sort_unstable();
-    rooms.get(rooms.len() / 2).copied().unwrap_or(0)
-}
-
-/// A number that differs for each pair, so that ties fall evenly and the same conversation falls alike.
-fn rendezvous(key: u64, id: &AccountId) -> u64 {
-    // FNV-1a over the id, then a finaliser (splitmix64), seeded with the key.
-    let hash = id.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    mix(hash ^ mix(key))
+fn median(mut used: Vec<Utilization>) -> Utilization {
+    used.sort_unstable();
+    used.get(used.len() / 2).copied().unwrap_or_default()
 }
 
 /// Spreads `value` over all bits (the finaliser of splitmix64).

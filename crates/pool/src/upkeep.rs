@@ -116,6 +116,8 @@ pub enum Renewal {
     Failed(Option<SignedDuration>),
     /// The new pair could not be saved, so it was not asked for.
     CannotSave,
+    /// A lock cannot be made, or something else is in its place.
+    CannotLock,
     /// The login is dead.
     Rejected,
     /// The login may be dead; it is not tried again.
@@ -215,7 +217,7 @@ impl Renewals {
                 let grown = (first * 2_i32.pow(self.failures - 1)).min(LONGEST_BACK_OFF);
                 grown.max(hint.unwrap_or_default().min(LONGEST_BACK_OFF))
             }
-            Renewal::CannotSave => EXPIRED_BACK_OFF * 2,
+            Renewal::CannotSave | Renewal::CannotLock => EXPIRED_BACK_OFF * 2,
         };
         self.not_before = Some(now + wait + wait / 10 * i32::from(jitter) / 255);
     }

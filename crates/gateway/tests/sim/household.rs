@@ -34,6 +34,8 @@ const LIFE: u64 = 3 * 3_600;
 const CALM: u64 = 3_600;
 /// How long an access token lives.
 const TOKEN_LIFE_S: i64 = 1_800;
+/// How long an answer of the token endpoint may take.
+const SLOWEST_ANSWER_MS: i64 = 45_000;
 const SEATS: [&str; 2] = ["A", "B"];
 
 /// What a history showed; sums over many.
@@ -54,6 +56,8 @@ pub struct Report {
     pub lost_with_the_answer: usize,
     /// Logins lost because the only holder of a new pair was killed before it was saved.
     pub lost_with_the_holder: usize,
+    /// The longest time between a rotation at the server and our saving of the new pair.
+    pub longest_window_ms: i64,
     /// What must not happen and did, with the seed.
     pub broken: Vec<String>,
 }
@@ -71,13 +75,17 @@ impl Report {
         self.lost += other.lost;
         self.lost_with_the_answer += other.lost_with_the_answer;
         self.lost_with_the_holder += other.lost_with_the_holder;
-        self.broken.extend(other.broken.into_iter().map(|what| format!("SEED={seed}: {what}")));
+        self.longest_window_ms = self.longest_window_ms.max(other.longest_window_ms);
+        self.broken
+            .extend(other.broken.into_iter().map(|what| format!("SEED={seed}: {what}")));
     }
 }
 
 /// The login files, on a disk that is full at times.
 struct Disk {
     full: Arc<AtomicBool>,
+    log: Arc<Mutex<Log>>,
+    clock: Arc<VirtualClock>,
 }
 
 impl Store for Disk {
@@ -88,7 +96,16 @@ impl Store for Disk {
     fn write(&self, profile: &Profile, document: &Document, lock: &WriteLock<'_>) -> io::Result<()> {
         match self.full.load(Ordering::Relaxed) {
             true => Err(io::ErrorKind::StorageFull.into()),
-            false => Files.write(profile, document, lock),
+            false => {
+                Files.write(profile, document, lock)?;
+                let token = document.credential().and_then(|login| login.refresh);
+                let now_ms = self.clock.now().as_millisecond();
+                self.log
+                    .lock()
+                    .unwrap()
+                    .saved(token.as_ref().map_or("", |token| token.expose()), now_ms);
+                Ok(())
+            }
         }
     }
 }
@@ -131,8 +148,13 @@ impl Household {
         let log = Arc::new(Mutex::new(Log::default()));
         for name in SEATS {
             let first_end = T + i64::try_from(chance.between(0, 2_000)).unwrap();
-            let seat = seat(name, 0.1, 0.1).expires_at_ms(first_end * 1_000).token_lifetime_s(TOKEN_LIFE_S);
-            log.lock().unwrap().ends.insert(seat.access_token.clone(), first_end * 1_000);
+            let seat = seat(name, 0.1, 0.1)
+                .expires_at_ms(first_end * 1_000)
+                .token_lifetime_s(TOKEN_LIFE_S);
+            log.lock()
+                .unwrap()
+                .ends
+                .insert(seat.access_token.clone(), first_end * 1_000);
             write_login(&home.path().join(name), &seat);
             sandbox.add_seat(seat);
         }
@@ -170,7 +192,9 @@ impl Household {
             "routerKey": KEY, "includeDefaultAccount": false, "configDirs": dirs, "claudePath": "/nonexistent/claude",
             "tokenUrl": "https://platform.test/v1/oauth/token",
         });
-        let config = gateway::config::Config::parse(settings.to_string().as_bytes()).unwrap().unwrap();
+        let config = gateway::config::Config::parse(settings.to_string().as_bytes())
+            .unwrap()
+            .unwrap();
         let paths = Paths::new(self.home.path(), None, |_| None);
         let sandbox = self.sandbox.clone();
         let ports = Ports {
@@ -179,6 +203,8 @@ impl Household {
             calls: wire(Who::Us, &self.sandbox, &self.log, self.chance.fork(), self.now_ms()),
             store: Arc::new(Disk {
                 full: Arc::clone(&self.disk_full),
+                log: Arc::clone(&self.log),
+                clock: Arc::clone(&self.clock),
             }),
             zone: TimeZone::UTC,
             seed: self.chance.next(),
@@ -296,7 +322,9 @@ impl Household {
             };
             match hangs_up {
                 Some(patience) => tokio::time::timeout(patience, asking).await.unwrap_or(Heard::HungUp),
-                None => tokio::time::timeout(Duration::from_secs(200), asking).await.unwrap_or(Heard::Nothing),
+                None => tokio::time::timeout(Duration::from_secs(200), asking)
+                    .await
+                    .unwrap_or(Heard::Nothing),
             }
         });
     }
@@ -305,7 +333,10 @@ impl Household {
         match heard {
             Heard::HungUp => {}
             Heard::Nothing => self.broken("a device waited for more than 200 s"),
-            Heard::Answer { status: 200, whole: true } => self.report.served += 1,
+            Heard::Answer {
+                status: 200,
+                whole: true,
+            } => self.report.served += 1,
             // Our own: no login is usable, or a renewal takes long. A router that is killed answers nobody.
             Heard::Answer { status: 503, .. } => {}
             Heard::Answer { status, whole } => self.broken(&format!("a device was answered {status}, whole: {whole}")),
@@ -315,7 +346,9 @@ impl Household {
     /// Kills a router where it stands, as `kill -9` would, and starts another a little later.
     async fn kill_one(&mut self) {
         let index = usize::try_from(self.chance.next() % self.routers.len() as u64).unwrap();
-        let Some(router) = self.routers[index].take() else { return };
+        let Some(router) = self.routers[index].take() else {
+            return;
+        };
         self.report.kills += 1;
         let before = self.locks();
         let held = self.held_in_memory(&router);
@@ -384,7 +417,11 @@ impl Household {
     /// Whether the live pair is in the store, or waits in a router's memory.
     fn is_safe(&self, name: &str) -> bool {
         let live = self.sandbox.refresh_token(name);
-        let waits = self.routers.iter().flatten().any(|router| router.gateway.unsaved_dirs().contains(&self.dir(name)));
+        let waits = self
+            .routers
+            .iter()
+            .flatten()
+            .any(|router| router.gateway.unsaved_dirs().contains(&self.dir(name)));
         !live.is_empty() && (self.stored(name, "refreshToken") == live || waits)
     }
 
@@ -403,7 +440,11 @@ impl Household {
         self.sandbox.log_in_again(name);
         self.excused.remove(name);
         let seat = self.sandbox.seats().into_iter().find(|seat| seat.name == name).unwrap();
-        self.log.lock().unwrap().ends.insert(seat.access_token.clone(), seat.expires_at_ms);
+        self.log
+            .lock()
+            .unwrap()
+            .ends
+            .insert(seat.access_token.clone(), seat.expires_at_ms);
         write_login(&self.dir(name), &seat);
     }
 
@@ -414,12 +455,18 @@ impl Household {
 
     /// Whether somebody is in the middle of a renewal, so that the pair may be on its way.
     fn renewing(&self, name: &str) -> bool {
-        self.locks().keys().any(|path| path.starts_with(self.dir(name)) || path == &PathBuf::from(format!("{}.lock", self.dir(name).display())))
+        self.locks().keys().any(|path| {
+            path.starts_with(self.dir(name)) || path == &PathBuf::from(format!("{}.lock", self.dir(name).display()))
+        })
     }
 
     fn count_loss(&mut self, name: &str) {
         let lost_answer = self.log.lock().unwrap().lost_seats.contains(name);
-        let excuse = if lost_answer { Some(Excuse::Answer) } else { self.excused.get(name).copied() };
+        let excuse = if lost_answer {
+            Some(Excuse::Answer)
+        } else {
+            self.excused.get(name).copied()
+        };
         let rival_killed = self.log.lock().unwrap().rival_killed.contains(&self.dir(name));
         match excuse {
             Some(Excuse::Answer) => self.report.lost_with_the_answer += 1,
@@ -427,7 +474,9 @@ impl Household {
             None if rival_killed => self.report.lost_with_the_holder += 1,
             None => {
                 self.report.lost += 1;
-                self.broken(&format!("the login of {name} was lost although somebody held its live pair"));
+                self.broken(&format!(
+                    "the login of {name} was lost although somebody held its live pair"
+                ));
             }
         }
         let mut log = self.log.lock().unwrap();
@@ -446,15 +495,25 @@ impl Household {
             let log = self.log.lock().unwrap();
             self.report.renewed_by_us = log.renewed_by_us();
             self.report.renewed_by_rival = log.renewed_by_rival;
+            self.report.longest_window_ms = log.longest_window_ms;
             (sent_twice_by_us(&log), log.ends.clone())
         };
         self.report.sent_twice_by_us = twice.len();
         for token in twice {
             self.broken(&format!("{token} was sent twice by us"));
         }
-        for request in self.sandbox.requests().into_iter().filter(|request| request.path == "/v1/messages") {
+        for request in self
+            .sandbox
+            .requests()
+            .into_iter()
+            .filter(|request| request.path == "/v1/messages")
+        {
             let token = request.token.unwrap_or_default();
-            if ends.get(&token).is_some_and(|end| *end <= request.at_ms) {
+            // Whoever asked for it counted its life from the answer's arrival.
+            if ends
+                .get(&token)
+                .is_some_and(|end| end + SLOWEST_ANSWER_MS <= request.at_ms)
+            {
                 self.broken(&format!("a request was sent with {token}, which had expired"));
             }
         }
@@ -469,13 +528,19 @@ impl Household {
                 let well = matches!(seat.state, SeatState::Ready);
                 if self.is_safe(&name) != well && !(self.is_safe(&name) && seat.login.is_some()) {
                     let words = seat.state.words(|at| at.to_string());
-                    problems.push(format!("{name} is safe: {}, and its router says: {words}", self.is_safe(&name)));
+                    problems.push(format!(
+                        "{name} is safe: {}, and its router says: {words}",
+                        self.is_safe(&name)
+                    ));
                 }
             }
         }
         // A lock that a killed process left is old by now; one that somebody touches is held for ever.
         let now = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from((self.now_ms())()).unwrap());
-        let held = |touched: &SystemTime| now.duration_since(*touched).is_ok_and(|age| age < Duration::from_secs(60));
+        let held = |touched: &SystemTime| {
+            now.duration_since(*touched)
+                .is_ok_and(|age| age < Duration::from_secs(60))
+        };
         for (path, _) in self.locks().into_iter().filter(|(_, touched)| held(touched)) {
             problems.push(format!("{} is still held", path.display()));
         }

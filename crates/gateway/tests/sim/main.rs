@@ -60,5 +60,8 @@ fn any_seed_holds() {
     let total = total.into_inner().unwrap();
     println!("{seeds} seeds: {total:#?}");
     assert!(total.broken.is_empty(), "{:#?}", total.broken);
-    assert!(total.renewed_by_us > 0 && total.renewed_by_rival > 0, "the household did not live: {total:#?}");
+    assert!(
+        total.renewed_by_us > 0 && total.renewed_by_rival > 0,
+        "the household did not live: {total:#?}"
+    );
 }

@@ -46,9 +46,13 @@ impl Rival {
             return false;
         }
         let killed = self.chance.percent(3);
-        let Some(mut renewal) = self.lock(".oauth_refresh.lock", 60, 5).await else { return false };
+        let Some(mut renewal) = self.lock(".oauth_refresh.lock", 60, 5).await else {
+            return false;
+        };
         let beside = format!("{}.lock", self.dir.display());
-        let Some(mut legacy) = self.lock_at(PathBuf::from(beside), 60, 1).await else { return false };
+        let Some(mut legacy) = self.lock_at(PathBuf::from(beside), 60, 1).await else {
+            return false;
+        };
         let Some(stored) = self.read() else { return false };
         if text(&stored, "accessToken") != text(&seen, "accessToken") || self.lasts(&stored) {
             return false;
@@ -90,8 +94,12 @@ impl Rival {
 
     async fn save(&mut self, posted: &str, granted: &Value) -> bool {
         for _ in 0..3 {
-            let Some(_storage) = self.lock(".storage-write.lock", 10, 5).await else { continue };
-            let Some(mut document) = self.document() else { return false };
+            let Some(_storage) = self.lock(".storage-write.lock", 10, 5).await else {
+                continue;
+            };
+            let Some(mut document) = self.document() else {
+                return false;
+            };
             if document["claudeAiOauth"]["refreshToken"].as_str() != Some(posted) {
                 return false;
             }
@@ -110,7 +118,9 @@ impl Rival {
     }
 
     async fn blank(&mut self, posted: &str) {
-        let Some(_storage) = self.lock(".storage-write.lock", 10, 5).await else { return };
+        let Some(_storage) = self.lock(".storage-write.lock", 10, 5).await else {
+            return;
+        };
         let Some(mut document) = self.document() else { return };
         if document["claudeAiOauth"]["refreshToken"].as_str() == Some(posted) {
             let login = &mut document["claudeAiOauth"];
@@ -129,9 +139,13 @@ impl Rival {
                 self.touch(&path);
                 return Some(Lock { path, armed: true });
             }
-            let age = fs::metadata(&path).ok().and_then(|about| about.modified().ok()).map(|at| {
-                (self.now_ms)() - i64::try_from(at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis()).unwrap()
-            });
+            let age = fs::metadata(&path)
+                .ok()
+                .and_then(|about| about.modified().ok())
+                .map(|at| {
+                    (self.now_ms)()
+                        - i64::try_from(at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis()).unwrap()
+                });
             if age.is_some_and(|age| age > stale_s * 1_000) {
                 let _ = fs::remove_dir(&path);
                 continue;
@@ -151,7 +165,9 @@ impl Rival {
     }
 
     fn lasts(&self, login: &Value) -> bool {
-        login["expiresAt"].as_i64().is_some_and(|end| end - (self.now_ms)() >= 300_000)
+        login["expiresAt"]
+            .as_i64()
+            .is_some_and(|end| end - (self.now_ms)() >= 300_000)
     }
 
     fn document(&self) -> Option<Value> {
@@ -165,7 +181,9 @@ impl Rival {
     }
 
     fn write(&mut self, document: &Value) {
-        let new = self.dir.join(format!(".credentials.json.tmp.{:08x}", self.chance.next() as u32));
+        let new = self
+            .dir
+            .join(format!(".credentials.json.tmp.{:08x}", self.chance.next() as u32));
         fs::write(&new, document.to_string()).unwrap();
         fs::rename(&new, self.dir.join(".credentials.json")).unwrap();
     }

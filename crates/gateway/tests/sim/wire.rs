@@ -46,10 +46,20 @@ pub struct Log {
     /// When each access token ends, in milliseconds.
     pub ends: BTreeMap<String, i64>,
     pub calm: bool,
+    pub longest_window_ms: i64,
     granted_to_us: usize,
+    /// When the server made the pairs that are on their way to us, by their refresh token.
+    made_for_us: BTreeMap<String, i64>,
 }
 
 impl Log {
+    /// Notes that we saved the pair with that refresh token.
+    pub fn saved(&mut self, refresh: &str, now_ms: i64) {
+        if let Some(made) = self.made_for_us.remove(refresh) {
+            self.longest_window_ms = self.longest_window_ms.max(now_ms - made);
+        }
+    }
+
     /// Pairs that reached us.
     pub fn renewed_by_us(&self) -> usize {
         self.granted_to_us
@@ -72,7 +82,13 @@ pub fn sent_twice_by_us(log: &Log) -> Vec<String> {
 }
 
 /// The network of `who`'s own calls.
-pub fn wire(who: Who, sandbox: &Sandbox, log: &Arc<Mutex<Log>>, chance: Chance, now_ms: Arc<dyn Fn() -> i64 + Send + Sync>) -> Upstream {
+pub fn wire(
+    who: Who,
+    sandbox: &Sandbox,
+    log: &Arc<Mutex<Log>>,
+    chance: Chance,
+    now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
+) -> Upstream {
     let (inner, log, chance) = (network(sandbox), Arc::clone(log), Arc::new(Mutex::new(chance)));
     let sandbox = sandbox.clone();
     BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
@@ -81,7 +97,13 @@ pub fn wire(who: Who, sandbox: &Sandbox, log: &Arc<Mutex<Log>>, chance: Chance, 
             let mut chance = chance.lock().unwrap();
             let fault = chance.between(0, 100);
             let slow = chance.percent(15);
-            let wait = |chance: &mut Chance| if slow { chance.seconds(1, 40) } else { chance.seconds(0, 1) };
+            let wait = |chance: &mut Chance| {
+                if slow {
+                    chance.seconds(1, 40)
+                } else {
+                    chance.seconds(0, 1)
+                }
+            };
             (fault, wait(&mut chance), wait(&mut chance))
         };
         async move {
@@ -118,8 +140,13 @@ pub fn wire(who: Who, sandbox: &Sandbox, log: &Arc<Mutex<Log>>, chance: Chance, 
             let (head, body) = response.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             if head.status.is_success() {
-                let life = serde_json::from_slice::<Value>(&body).unwrap()["expires_in"].as_i64().unwrap();
-                log.lock().unwrap().ends.insert(field(&body, "access_token"), now_ms() + life * 1_000);
+                let life = serde_json::from_slice::<Value>(&body).unwrap()["expires_in"]
+                    .as_i64()
+                    .unwrap();
+                log.lock()
+                    .unwrap()
+                    .ends
+                    .insert(field(&body, "access_token"), now_ms() + life * 1_000);
             }
             // From here on the server has acted.
             let lost = matches!(fault, 20..23);
@@ -128,7 +155,9 @@ pub fn wire(who: Who, sandbox: &Sandbox, log: &Arc<Mutex<Log>>, chance: Chance, 
                 let seat = sandbox.seats().into_iter().find(|seat| seat.access_token == access);
                 log.lock().unwrap().lost_seats.extend(seat.map(|seat| seat.name));
             } else if head.status.is_success() && who == Who::Us {
-                log.lock().unwrap().granted_to_us += 1;
+                let mut log = log.lock().unwrap();
+                log.granted_to_us += 1;
+                log.made_for_us.insert(field(&body, "refresh_token"), now_ms());
             }
             tokio::time::sleep(after).await;
             match lost {

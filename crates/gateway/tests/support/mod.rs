@@ -12,7 +12,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 use gateway::config::Config;
-use gateway::credential::Files;
+use gateway::credential::{Files, Store};
 use gateway::paths::Paths;
 use gateway::ports::{Clock, Network, Upstream, UpstreamError};
 use gateway::snapshot::{SeatView, Snapshot};
@@ -84,15 +84,40 @@ pub fn network(sandbox: &Sandbox) -> Upstream {
     }))
 }
 
+/// The network, with a token endpoint that is reached after so many milliseconds.
+fn slow(network: Upstream, delay_ms: u64) -> Upstream {
+    BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
+        let network = network.clone();
+        async move {
+            if request.uri().path() == "/v1/oauth/token" {
+                tokio::time::sleep(Duration::from_millis(delay_ms)).await;
+            }
+            network.oneshot(request).await
+        }
+    }))
+}
+
 /// A gateway over the sandbox.
 pub struct Bench {
     pub sandbox: Sandbox,
     pub clock: Arc<VirtualClock>,
     pub gateway: Gateway,
-    pub home: tempfile::TempDir,
+    pub home: Arc<tempfile::TempDir>,
     app: axum::Router,
     driver: tokio::task::JoinHandle<()>,
     conversations: AtomicUsize,
+    world: World,
+}
+
+/// What stays when a router ends.
+#[derive(Clone)]
+struct World {
+    sandbox: Sandbox,
+    clock: Arc<VirtualClock>,
+    home: Arc<tempfile::TempDir>,
+    settings: Value,
+    store: Arc<dyn Store>,
+    delay_ms: u64,
 }
 
 impl Drop for Bench {
@@ -139,7 +164,28 @@ impl Bench {
 
     /// The same, after `prepare` has laid out what the sandbox answers from the very first poll on.
     pub async fn prepared(seats: Vec<Seat>, settings: Value, prepare: impl FnOnce(&Sandbox)) -> Self {
-        let home = tempfile::tempdir().unwrap();
+        Self::begun(seats, settings, Arc::new(Files), 0, prepare).await
+    }
+
+    /// The same, with the logins in that store.
+    pub async fn on(seats: Vec<Seat>, settings: Value, store: Arc<dyn Store>) -> Self {
+        Self::begun(seats, settings, store, 0, |_| ()).await
+    }
+
+    /// These seats, and a token endpoint that is reached after so many milliseconds.
+    pub async fn slow_tokens(seats: Vec<Seat>, delay_ms: u64) -> Self {
+        let settings = json!({"claudePath": "/nonexistent/claude"});
+        Self::begun(seats, settings, Arc::new(Files), delay_ms, |_| ()).await
+    }
+
+    async fn begun(
+        seats: Vec<Seat>,
+        settings: Value,
+        store: Arc<dyn Store>,
+        delay_ms: u64,
+        prepare: impl FnOnce(&Sandbox),
+    ) -> Self {
+        let home = Arc::new(tempfile::tempdir().unwrap());
         let clock = VirtualClock::new();
         let sandbox = Sandbox::new({
             let clock = Arc::clone(&clock);
@@ -157,16 +203,31 @@ impl Bench {
         for (key, value) in settings.as_object().unwrap() {
             file[key] = value.clone();
         }
-        let config = Config::parse(file.to_string().as_bytes()).unwrap().unwrap();
-        let paths = Paths::new(home.path(), None, |_| None);
+        let world = World {
+            sandbox,
+            clock,
+            home,
+            settings: file,
+            store,
+            delay_ms,
+        };
+        let bench = Self::boot(world).await;
+        bench.sandbox.take_requests();
+        bench
+    }
+
+    /// Starts a router in that world.
+    async fn boot(world: World) -> Self {
+        let config = Config::parse(world.settings.to_string().as_bytes()).unwrap().unwrap();
+        let paths = Paths::new(world.home.path(), None, |_| None);
         let ports = Ports {
-            clock: clock.clone(),
+            clock: world.clock.clone(),
             network: Arc::new(Network::new({
-                let sandbox = sandbox.clone();
+                let sandbox = world.sandbox.clone();
                 move || network(&sandbox)
             })),
-            calls: network(&sandbox),
-            store: Arc::new(Files),
+            calls: slow(network(&world.sandbox), world.delay_ms),
+            store: Arc::clone(&world.store),
             zone: TimeZone::UTC,
             seed: 7,
         };
@@ -175,17 +236,61 @@ impl Bench {
         let app = gateway.router();
         let driver = tokio::spawn(gateway.driver().run());
         let bench = Self {
-            sandbox,
-            clock,
+            sandbox: world.sandbox.clone(),
+            clock: Arc::clone(&world.clock),
+            home: Arc::clone(&world.home),
             gateway,
-            home,
             app,
             driver,
             conversations: AtomicUsize::new(0),
+            world,
         };
         bench.settle().await;
-        bench.sandbox.take_requests();
         bench
+    }
+
+    /// The router ends as it should, and another starts in its place.
+    pub async fn restarted(self) -> Self {
+        self.driver.abort();
+        self.gateway.driver().finish().await;
+        Self::boot(self.world.clone()).await
+    }
+
+    /// The router is killed where it stands, and another starts in its place. Its locks stay.
+    pub async fn killed(self) -> Self {
+        let folders = std::fs::read_dir(self.home.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let inside = |folder: PathBuf| {
+            [
+                folder.join(".oauth_refresh.lock"),
+                folder.join(".storage-write.lock"),
+                folder,
+            ]
+        };
+        let touched = |path: &PathBuf| std::fs::metadata(path).and_then(|about| about.modified()).ok();
+        let is_lock = |path: &PathBuf| path.extension().is_some_and(|end| end == "lock") && path.is_dir();
+        let locks: Vec<_> = folders
+            .flat_map(inside)
+            .filter(is_lock)
+            .map(|path| (touched(&path), path))
+            .collect();
+        self.driver.abort();
+        self.gateway.driver().abort();
+        let world = self.world.clone();
+        drop(self);
+        for _ in 0..20 {
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        for (touched, path) in locks.into_iter().filter(|(_, path)| !path.exists()) {
+            std::fs::create_dir(&path).unwrap();
+            std::fs::File::open(&path)
+                .unwrap()
+                .set_modified(touched.unwrap())
+                .unwrap();
+        }
+        Self::boot(world).await
     }
 
     /// Lets the driver do what is due, such as the first polls.
@@ -213,6 +318,15 @@ impl Bench {
     /// A turn of the one conversation that begins with "hello", for that model.
     pub async fn turn(&self, model: &str) -> Reply {
         self.send(messages(&turn_body(model, "hello"))).await
+    }
+
+    /// A first turn that can be sent from another task.
+    pub fn later_turn(&self, model: &str, text: &str) -> impl Future<Output = Reply> + Send + 'static {
+        let (app, request) = (self.app.clone(), messages(&turn_body(model, text)));
+        async move {
+            let Ok(response) = app.oneshot(request).await;
+            Reply::read(response).await
+        }
     }
 
     /// The first turn of a conversation that nobody has seen, for that model.
