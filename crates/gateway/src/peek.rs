@@ -135,7 +135,7 @@ impl Peek {
         let begin = usize::from(escaped);
         let mut from = begin;
         while let Some(index) = memchr::memchr(b'"', &bytes[from.min(bytes.len())..]).map(|at| from + at) {
-            if backslashes(&bytes[begin..index]) % 2 == 0 {
+            if backslashes(&bytes[begin..index]).is_multiple_of(2) {
                 self.keep(purpose, &bytes[..index]);
                 self.string = None;
                 self.end_string(purpose);
@@ -144,7 +144,7 @@ impl Peek {
             from = index + 1;
         }
         self.keep(purpose, bytes);
-        let open = bytes.len() > begin && backslashes(&bytes[begin..]) % 2 == 1;
+        let open = bytes.len() > begin && !backslashes(&bytes[begin..]).is_multiple_of(2);
         self.string = Some((purpose, open));
         &[]
     }
