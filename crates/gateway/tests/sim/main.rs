@@ -3,7 +3,11 @@
 //!
 //! `any_seed_holds` plays 200 seeds, or as many as `SEEDS` says; `SEED=…` plays one, and prints what happens in it.
 
-#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test program has no outside, and stops where it stumbles")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a test program has no outside, and stops where it stumbles"
+)]
 
 #[path = "../support/mod.rs"]
 mod support;
