@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use pool::{AccountId, Observation, Token, Utilization, Wishes};
 
 use crate::config::{Config, SeatWishes, TokenRefresh};
@@ -42,13 +42,51 @@ pub struct Seat {
     pub renews: bool,
     /// The login that requests are sent with, and where it is kept.
     login: Option<(Profile, Credential)>,
-    /// The tokens that Anthropic refused, and when; they are not used again.
-    refused: Vec<(Secret, Timestamp)>,
+    /// The tokens that Anthropic refused.
+    refused: Vec<Refusal>,
 }
 
+/// A token that Anthropic refused. It is not used again, but for a try after five minutes, then at growing gaps: a
+/// refusal may have been the service's own trouble.
+#[derive(Clone, Debug)]
+struct Refusal {
+    token: Secret,
+    since: Timestamp,
+    /// Until when it is not used.
+    until: Timestamp,
+    times: u32,
+}
+
+/// The first wait before a refused token is tried once more, and the longest.
+const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(300);
+const LONGEST_RETRY: SignedDuration = SignedDuration::from_secs(1_800);
+
 impl Seat {
-    fn has_refused(&self, access: &Secret) -> bool {
-        self.refused.iter().any(|(token, _)| token == access)
+    /// The refusal of that token, while it lasts.
+    fn refusal(&self, access: &Secret, now: Timestamp) -> Option<&Refusal> {
+        self.refused
+            .iter()
+            .find(|refusal| refusal.token == *access && now < refusal.until)
+    }
+
+    /// Notes that Anthropic refused that token, unless several requests met the same refusal.
+    fn refuse(&mut self, access: &Secret, now: Timestamp) {
+        if self.refusal(access, now).is_some() {
+            return;
+        }
+        let times = self
+            .refused
+            .iter()
+            .find(|refusal| refusal.token == *access)
+            .map_or(0, |known| known.times);
+        self.refused.retain(|refusal| refusal.token != *access);
+        let gap = (FIRST_RETRY * 2_i32.pow(times.min(8))).min(LONGEST_RETRY);
+        self.refused.push(Refusal {
+            token: access.clone(),
+            since: now,
+            until: now + gap,
+            times: times + 1,
+        });
     }
 }
 
@@ -118,8 +156,8 @@ impl Roster {
         let seats = self.lock();
         let seat = seats.get(id)?;
         let (profile, login) = seat.login.as_ref()?;
-        let refused = seat.refused.iter().find(|(token, _)| *token == login.access);
-        Some((profile.clone(), refused.map(|(token, _)| token.clone())))
+        let refused = seat.refusal(&login.access, self.scheduler.now());
+        Some((profile.clone(), refused.map(|refusal| refusal.token.clone())))
     }
 
     /// Keeps a pair that could not be saved, and uses it meanwhile.
@@ -174,23 +212,19 @@ impl Roster {
     /// Notes that Anthropic refused `token` on that seat, and looks for another one in the store. Returns whether
     /// there is one.
     pub async fn refused(&self, id: &AccountId, token: &Secret) -> bool {
-        if let Some(seat) = self.lock().get_mut(id)
-            && !seat.has_refused(token)
-        {
-            seat.refused.push((token.clone(), self.scheduler.now()));
+        let now = self.scheduler.now();
+        if let Some(seat) = self.lock().get_mut(id) {
+            seat.refuse(token, now);
         }
         self.scan().await;
         let seats = self.lock();
-        let seat = seats.get(id);
-        seat.is_some_and(|seat| {
-            seat.login
-                .as_ref()
-                .is_some_and(|(_, login)| !seat.has_refused(&login.access))
-        })
+        let login = seats.get(id).and_then(|seat| Some((seat, &seat.login.as_ref()?.1)));
+        login.is_some_and(|(seat, login)| seat.refusal(&login.access, now).is_none())
     }
 
     /// Puts the seats found in the place of those known, and tells the pool what changed.
     fn take(&self, found: BTreeMap<AccountId, Found>) {
+        let now = self.scheduler.now();
         let mut observations = Vec::new();
         let mut seats = self.lock();
         for id in seats.keys().filter(|id| !found.contains_key(id)) {
@@ -209,16 +243,20 @@ impl Roster {
                 .map(|(profile, login)| self.newest(profile, login))
                 .collect();
             seat.refused
-                .retain(|(token, _)| logins.iter().any(|(_, login)| login.access == *token));
+                .retain(|refusal| logins.iter().any(|(_, login)| login.access == refusal.token));
             // The one that lasts longest; a refused one only to be renewed.
-            let rank = |(_, login): &(Profile, Credential)| (!seat.has_refused(&login.access), login.expires_at);
+            let rank =
+                |(_, login): &(Profile, Credential)| (seat.refusal(&login.access, now).is_none(), login.expires_at);
             let best = logins.into_iter().max_by_key(rank);
-            let token = best.as_ref().map_or(Token::Missing, |(_, login)| {
-                match seat.refused.iter().find(|(token, _)| *token == login.access) {
-                    Some((_, since)) => Token::Refused { since: *since },
+            let token = best
+                .as_ref()
+                .map_or(Token::Missing, |(_, login)| match seat.refusal(&login.access, now) {
+                    Some(refusal) => Token::Refused {
+                        since: refusal.since,
+                        expires_at: login.expires_at,
+                    },
                     None => login.token(),
-                }
-            });
+                });
             seat.login = best;
             if matches!(token, Token::Refused { .. }) {
                 seat.trouble = Some(Trouble::Refused);

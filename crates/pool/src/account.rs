@@ -51,10 +51,12 @@ pub enum Token {
         /// When it ends.
         expires_at: Option<Timestamp>,
     },
-    /// Anthropic refused it. It waits for another token in the store.
+    /// Anthropic refused it. It waits for another token, from the store or from a renewal.
     Refused {
         /// When that was.
         since: Timestamp,
+        /// When it would have ended.
+        expires_at: Option<Timestamp>,
     },
     /// There is no login, or one that cannot be read.
     Missing,
@@ -164,6 +166,12 @@ mod tests {
         }
         assert!(Token::Valid { expires_at: None }.is_usable(at(0)));
         assert!(!Token::Missing.is_usable(at(0)));
-        assert!(!Token::Refused { since: at(0) }.is_usable(at(1)));
+        assert!(
+            !Token::Refused {
+                since: at(0),
+                expires_at: None
+            }
+            .is_usable(at(1))
+        );
     }
 }

@@ -147,14 +147,15 @@ impl Renewals {
         }
         match account.token {
             Token::Missing | Token::Valid { expires_at: None } => None,
-            Token::Refused { since } => {
+            Token::Refused { since, expires_at } => {
                 let just_renewed = self
                     .renewed_at
                     .is_some_and(|at| since.duration_since(at) < JUST_RENEWED);
-                match just_renewed {
-                    true => None,
-                    false => Some(self.not_before.map_or(since, |limit| since.max(limit))),
-                }
+                let wanted = match just_renewed {
+                    true => expires_at?,
+                    false => since,
+                };
+                Some(self.not_before.map_or(wanted, |limit| wanted.max(limit)))
             }
             Token::Valid { expires_at: Some(end) } => {
                 let wanted = end - RENEWED_BEFORE;
@@ -356,7 +357,10 @@ mod tests {
     fn a_login_is_renewed_five_minutes_before_it_ends_and_at_once_when_refused() {
         assert_eq!(renewal_due(&Renewals::default(), &expiring(10_000)), Some(9_700));
         let mut refused = seat();
-        refused.token = Token::Refused { since: at(50) };
+        refused.token = Token::Refused {
+            since: at(50),
+            expires_at: None,
+        };
         assert_eq!(renewal_due(&Renewals::default(), &refused), Some(50));
         assert_eq!(
             renewal_due(&Renewals::default(), &seat()),
@@ -416,8 +420,15 @@ mod tests {
         renewals.began(at(0));
         renewals.ended(Renewal::Done, &expiring(10_000), 0, at(0));
         let mut refused = seat();
-        for (since, want) in [(30, None), (61, Some(61))] {
-            refused.token = Token::Refused { since: at(since) };
+        for (since, expires_at, want) in [
+            (30, None, None),
+            (30, Some(at(900)), Some(900)),
+            (61, Some(at(900)), Some(61)),
+        ] {
+            refused.token = Token::Refused {
+                since: at(since),
+                expires_at,
+            };
             assert_eq!(renewal_due(&renewals, &refused), want);
         }
     }

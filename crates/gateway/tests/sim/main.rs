@@ -27,6 +27,8 @@ fn play(seed: u64) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
+        // One after the other, so that the same seed gives the same history but for the race of files and timers.
+        .max_blocking_threads(1)
         .build()
         .unwrap();
     runtime.block_on(async move { Household::new(seed).await.live().await })

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use gateway::ports::{Upstream, UpstreamError};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use sandbox::Sandbox;
+use sandbox::{Sandbox, Verdict};
 use serde_json::Value;
+use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
 
@@ -28,6 +29,7 @@ pub enum Who {
 /// A refresh token that left its owner.
 #[derive(Clone, Debug)]
 pub struct Sent {
+    pub at_ms: i64,
     pub who: Who,
     pub token: String,
     /// Whether the server surely did not take it.
@@ -45,18 +47,22 @@ pub struct Log {
     pub renewed_by_rival: usize,
     /// When each access token ends, in milliseconds.
     pub ends: BTreeMap<String, i64>,
+    /// Seats whose spent refresh token the rival sent once more, after it took a lock from somebody who slept.
+    pub replayed_by_rival: BTreeSet<String>,
+    /// Whose each refresh token is.
+    pub seat_of: BTreeMap<String, String>,
     pub calm: bool,
-    pub longest_window_ms: i64,
+    pub longest_window_ms: u128,
     granted_to_us: usize,
     /// When the server made the pairs that are on their way to us, by their refresh token.
-    made_for_us: BTreeMap<String, i64>,
+    made_for_us: BTreeMap<String, Instant>,
 }
 
 impl Log {
     /// Notes that we saved the pair with that refresh token.
-    pub fn saved(&mut self, refresh: &str, now_ms: i64) {
+    pub fn saved(&mut self, refresh: &str) {
         if let Some(made) = self.made_for_us.remove(refresh) {
-            self.longest_window_ms = self.longest_window_ms.max(now_ms - made);
+            self.longest_window_ms = self.longest_window_ms.max(made.elapsed().as_millis());
         }
     }
 
@@ -121,8 +127,9 @@ pub fn wire(
             let number = {
                 let mut log = log.lock().unwrap();
                 log.sent.push(Sent {
+                    at_ms: now_ms(),
                     who,
-                    token,
+                    token: token.clone(),
                     refused: false,
                 });
                 log.sent.len() - 1
@@ -139,25 +146,37 @@ pub fn wire(
             let response = inner.oneshot(Request::from_parts(head, Body::from(body))).await?;
             let (head, body) = response.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
+            let reused = sandbox
+                .token_posts()
+                .last()
+                .is_some_and(|post| post.verdict == Verdict::Reused);
+            if reused && who == Who::Rival {
+                let mut log = log.lock().unwrap();
+                let seat = log.seat_of.get(&token).cloned();
+                log.replayed_by_rival.extend(seat);
+            }
             if head.status.is_success() {
+                // A rival counts a token's life from the answer's arrival, and writes that down; nobody can know better.
                 let life = serde_json::from_slice::<Value>(&body).unwrap()["expires_in"]
                     .as_i64()
                     .unwrap();
-                log.lock()
-                    .unwrap()
-                    .ends
-                    .insert(field(&body, "access_token"), now_ms() + life * 1_000);
+                let mut log = log.lock().unwrap();
+                let seat = log.seat_of.get(&token).cloned().expect("a pair comes of a pair");
+                log.seat_of.insert(field(&body, "refresh_token"), seat);
+                if who == Who::Us {
+                    log.ends.insert(field(&body, "access_token"), now_ms() + life * 1_000);
+                }
             }
             // From here on the server has acted.
             let lost = matches!(fault, 20..23);
             if lost && head.status.is_success() {
-                let access = field(&body, "access_token");
-                let seat = sandbox.seats().into_iter().find(|seat| seat.access_token == access);
-                log.lock().unwrap().lost_seats.extend(seat.map(|seat| seat.name));
+                let mut log = log.lock().unwrap();
+                let seat = log.seat_of.get(&token).cloned();
+                log.lost_seats.extend(seat);
             } else if head.status.is_success() && who == Who::Us {
                 let mut log = log.lock().unwrap();
                 log.granted_to_us += 1;
-                log.made_for_us.insert(field(&body, "refresh_token"), now_ms());
+                log.made_for_us.insert(field(&body, "refresh_token"), Instant::now());
             }
             tokio::time::sleep(after).await;
             match lost {

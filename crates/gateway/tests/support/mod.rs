@@ -41,6 +41,7 @@ pub const USAGE: &str = "/api/oauth/usage";
 pub struct VirtualClock {
     began: tokio::time::Instant,
     skew_ms: AtomicI64,
+    set_ms: AtomicI64,
 }
 
 impl VirtualClock {
@@ -48,6 +49,7 @@ impl VirtualClock {
         Arc::new(Self {
             began: tokio::time::Instant::now(),
             skew_ms: AtomicI64::new(0),
+            set_ms: AtomicI64::new(0),
         })
     }
 
@@ -57,9 +59,20 @@ impl VirtualClock {
             .fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
     }
 
-    fn now_ms(&self) -> i64 {
+    /// Sets this machine's clock wrong, by so much; the rest of the world goes by the true time.
+    pub fn set(&self, wrong_by: SignedDuration) {
+        self.set_ms
+            .store(i64::try_from(wrong_by.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+
+    /// The true time, in milliseconds since the epoch.
+    pub fn true_ms(&self) -> i64 {
         let elapsed = i64::try_from(self.began.elapsed().as_millis()).unwrap();
         T * 1_000 + elapsed + self.skew_ms.load(Ordering::Relaxed)
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.true_ms() + self.set_ms.load(Ordering::Relaxed)
     }
 }
 
