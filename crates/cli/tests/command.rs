@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
+#[cfg(target_os = "linux")]
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -903,6 +905,7 @@ fn memory(pid: u32, figure: &str) -> u64 {
 }
 
 /// Reads to the end of a head.
+#[cfg(target_os = "linux")]
 async fn head_of(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
