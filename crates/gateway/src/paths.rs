@@ -79,6 +79,16 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(target_os = "macos")]
+    fn the_places_are_a_macs() {
+        let paths = Paths::new(Path::new("/Users/me"), None, |_| None);
+        let support = Path::new("/Users/me/Library/Application Support");
+        assert_eq!(paths.config, support.join("claude-proxy-router/config.json"));
+        assert_eq!(paths.orca_profiles, support.join("orca/claude-profiles"));
+        assert_eq!(paths.socket, support.join("claude-proxy-router/run/control.sock"));
+    }
+
+    #[test]
     #[cfg(target_os = "linux")]
     fn the_places_follow_the_xdg_variables() {
         let home = Path::new("/home/me");

@@ -586,6 +586,7 @@ impl Household {
 }
 
 /// What a device heard.
+#[derive(Clone, Copy)]
 enum Heard {
     Answer { status: u16, whole: bool },
     HungUp,

@@ -29,6 +29,7 @@ pub enum Who {
 /// A refresh token that left its owner.
 #[derive(Clone, Debug)]
 pub struct Sent {
+    #[expect(dead_code, reason = "it is there for those who read a history")]
     pub at_ms: i64,
     pub who: Who,
     pub token: String,
