@@ -23,7 +23,9 @@ use rustix::process::{Pid, Signal};
 use sandbox::{Answer, Sandbox, Seat, SseStep};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+#[cfg(target_os = "linux")]
+use tokio::io::AsyncReadExt as _;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 #[cfg(target_os = "linux")]
