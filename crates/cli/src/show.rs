@@ -13,7 +13,7 @@ use std::path::Path;
 use comfy_table::{ContentArrangement, Table, presets};
 use gateway::config::Config;
 use gateway::error;
-use gateway::snapshot::{SeatState, SeatView, Snapshot, WindowView};
+use gateway::snapshot::{LoginTrouble, SeatView, Snapshot, WindowView};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
@@ -131,7 +131,7 @@ fn table(snapshot: &Snapshot, zone: &TimeZone) -> Table {
         row.extend(families.iter().map(|family| share(find("model", Some(family)))));
         row.extend([
             next_reset(seat, snapshot.now),
-            state(&seat.state, snapshot.now, zone),
+            state(seat, snapshot.now, zone),
             age(seat, snapshot.now),
         ]);
         table.add_row(row);
@@ -164,11 +164,16 @@ fn next_reset(seat: &SeatView, now: i64) -> String {
     })
 }
 
-fn state(state: &SeatState, now: i64, zone: &TimeZone) -> String {
-    state.words(|at| {
+fn state(seat: &SeatView, now: i64, zone: &TimeZone) -> String {
+    let words = seat.state.words(|at| {
         let moment = |second| Timestamp::from_second(second).unwrap_or_default();
         error::clock_time(moment(at), moment(now), zone)
-    })
+    });
+    // A login's trouble is told while its seat still serves, too.
+    match seat.login.map(LoginTrouble::words).filter(|trouble| *trouble != words) {
+        Some(trouble) => format!("{words}; {trouble}"),
+        None => words,
+    }
 }
 
 fn age(seat: &SeatView, now: i64) -> String {

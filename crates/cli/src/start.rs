@@ -96,9 +96,12 @@ fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
 
 /// The real network, with TLS only where something is reached by it.
 fn network(config: &Config) -> anyhow::Result<Ports> {
-    let tls = match config.upstream.scheme_str() {
-        Some("https") => ports::system_tls().context("cannot use the system's trust store")?,
-        _ => ports::no_tls(),
+    let secure = [&config.upstream, &config.token_url]
+        .iter()
+        .any(|url| url.scheme_str() == Some("https"));
+    let tls = match secure {
+        true => ports::system_tls().context("cannot use the system's trust store")?,
+        false => ports::no_tls(),
     };
     Ok(Ports {
         clock: Arc::new(SystemClock),
@@ -134,12 +137,15 @@ fn explain(error: gateway::StartError) -> anyhow::Error {
 async fn until_stopped(handle: Handle) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // A closed terminal asks to stop, like the others: a renewal under way is finished first.
+    let mut hangup = signal(SignalKind::hangup())?;
     let stopper = handle.stopper();
     let mut ended = tokio::task::spawn_blocking(move || handle.join());
     tokio::select! {
         _ = &mut ended => return Ok(()),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        _ = hangup.recv() => {}
     }
     tracing::info!("stopping; running answers have ten seconds to end");
     stopper.notify_one();

@@ -98,6 +98,7 @@ impl Upload {
             released: complete,
             broken: false,
             reader: None,
+            generation: 0,
             waker: None,
         };
         Self {
@@ -148,9 +149,11 @@ impl Upload {
         }
         let mut state = self.pieces.lock();
         state.reader = Some(state.first);
+        state.generation += 1;
         Body::new(Reader {
             pieces: Arc::clone(&self.pieces),
             next: state.first,
+            generation: state.generation,
             left: self.length,
         })
     }
@@ -264,6 +267,8 @@ struct State {
     broken: bool,
     /// The number of the piece that the present reader takes next.
     reader: Option<usize>,
+    /// Which reader that is: an attempt that was given up may still be polled.
+    generation: u64,
     /// Who waits for the next piece.
     waker: Option<Waker>,
 }
@@ -368,6 +373,7 @@ impl Drop for Pieces {
 struct Reader {
     pieces: Arc<Pieces>,
     next: usize,
+    generation: u64,
     left: Option<u64>,
 }
 
@@ -383,6 +389,9 @@ impl http_body::Body for Reader {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         let me = &mut *self;
         let mut state = me.pieces.lock();
+        if me.generation != state.generation {
+            return Poll::Ready(Some(Err(BrokenOff)));
+        }
         let held_back = usize::from(!state.released && state.replayable);
         let index = me.next - state.first;
         if index + held_back < state.kept.len() {

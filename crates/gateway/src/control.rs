@@ -59,7 +59,6 @@ pub async fn serve(listener: UnixListener, control: Control) {
         .route(
             STOP,
             post(async |State(control): State<Control>| {
-                control.stop.notify_waiters();
                 control.stop.notify_one();
             }),
         )

@@ -107,6 +107,14 @@ impl Document {
         })
     }
 
+    /// Whether it holds a login that was blanked, as Claude Code does when its renewal is refused.
+    pub fn is_blanked(&self) -> bool {
+        let empty = |login: &BTreeMap<String, Box<RawValue>>| {
+            login.get("accessToken").is_some_and(|token| token.get() == "\"\"")
+        };
+        self.login().as_ref().is_some_and(empty)
+    }
+
     /// The same document with the new pair in it, and everything else as it was.
     pub fn with_pair(&self, pair: &Pair) -> Self {
         let mut login = self.login().unwrap_or_default();
@@ -197,7 +205,8 @@ impl Store for Files {
         file.write_all(&document.text())?;
         file.as_file().sync_all()?;
         file.persist(&target).map_err(|error| error.error)?;
-        Ok(())
+        // The new name must outlast a loss of power, before the mark of the old token is taken away.
+        fs::File::open(folder)?.sync_all()
     }
 }
 

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::process::{Child, Command};
+use tokio::sync::OwnedMutexGuard;
 
 use crate::profile::Profile;
 
@@ -64,7 +65,9 @@ impl Claude {
 
     /// Asks it for the state of `profile`'s login, which makes it renew one that has expired. Returns whether it ended
     /// in time; read the login anew afterwards, whatever it is.
-    pub async fn ask(&self, profile: &Profile) -> bool {
+    ///
+    /// `turn` is kept as long as it runs: one at a time.
+    pub async fn ask(&self, profile: &Profile, turn: OwnedMutexGuard<()>) -> bool {
         let mut command = Command::new(&self.program);
         command
             .args(["auth", "status"])
@@ -72,7 +75,9 @@ impl Claude {
             .envs(&self.environment)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(Stdio::null())
+            // Ctrl-C is for us, not for a renewal that it may be in the middle of.
+            .process_group(0);
         if !profile.is_default() {
             command.env("CLAUDE_CONFIG_DIR", &profile.dir);
         }
@@ -90,13 +95,13 @@ impl Claude {
             "Claude Code did not answer within {} s; it is not waited for",
             PATIENCE.as_secs()
         );
-        tokio::spawn(end(child, profile.dir.join(".oauth_refresh.lock")));
+        tokio::spawn(end(child, profile.dir.join(".oauth_refresh.lock"), turn));
         false
     }
 }
 
 /// Ends the child, but never while it holds the lock: it may be in the middle of a renewal.
-async fn end(mut child: Child, lock: PathBuf) {
+async fn end(mut child: Child, lock: PathBuf, _turn: OwnedMutexGuard<()>) {
     while lock.exists() {
         if tokio::time::timeout(PAUSE, child.wait()).await.is_ok() {
             return;
@@ -126,7 +131,8 @@ mod tests {
         );
         let claude = Claude::find(None, home.path()).unwrap();
         let profile = Profile::named(home.path().join("work"), "work".into());
-        assert!(claude.ask(&profile).await);
+        let turn = std::sync::Arc::new(tokio::sync::Mutex::new(())).lock_owned().await;
+        assert!(claude.ask(&profile, turn).await);
         let seen = std::fs::read_to_string(seen).unwrap();
         assert!(seen.starts_with("auth status\n"), "{seen}");
         let mut names: Vec<_> = seen

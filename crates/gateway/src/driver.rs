@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::config::TokenRefresh;
 use crate::delegate::Claude;
-use crate::lock::{Judgement, LockError};
+use crate::lock::LockError;
 use crate::ports::{Network, Upstream};
 use crate::profile::Profile;
 use crate::refresh::{RefreshError, Renewed, Renewer};
@@ -27,8 +27,8 @@ const SHORT_NAP: Duration = Duration::from_millis(500);
 const LEAST_NAP: Duration = Duration::from_millis(50);
 /// By so much must the clock be ahead of a nap before it was more than a nap.
 const JUMP: SignedDuration = SignedDuration::from_secs(5);
-/// How long after a wake no lock counts as left over: its holder slept too.
-const GRACE: SignedDuration = SignedDuration::from_secs(60);
+/// How often saving is tried before the router stops without it.
+const LAST_SAVES: usize = 10;
 /// How long a renewal under way may take to end when the router stops.
 const LAST_RENEWAL: Duration = Duration::from_secs(40);
 
@@ -61,9 +61,7 @@ pub struct Shared {
     /// The renewals under way. They outlive the driver, so that what was begun is saved.
     renewing: Mutex<JoinSet<()>>,
     /// Claude Code is asked for one login at a time.
-    asking: tokio::sync::Mutex<()>,
-    /// Until when no lock counts as left over.
-    grace: Mutex<Option<Timestamp>>,
+    asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Driver {
@@ -71,6 +69,7 @@ impl Driver {
     pub async fn run(self) {
         self.renewer.ledger.prune(self.scheduler.now());
         loop {
+            let (wall, timer) = (self.scheduler.now(), tokio::time::Instant::now());
             self.save_waiting().await;
             let unread = self.roster.scan().await;
             for action in self.scheduler.due() {
@@ -83,7 +82,6 @@ impl Driver {
                     }
                 }
             }
-            let (wall, timer) = (self.scheduler.now(), tokio::time::Instant::now());
             tokio::select! {
                 () = tokio::time::sleep(self.nap(unread)) => {}
                 () = self.scheduler.hurried() => {}
@@ -99,7 +97,18 @@ impl Driver {
         if tokio::time::timeout(LAST_RENEWAL, ended).await.is_err() {
             tracing::warn!("a renewal did not end within {} s and was left", LAST_RENEWAL.as_secs());
         }
-        self.save_waiting().await;
+        for _ in 0..LAST_SAVES {
+            if self.save_waiting().await.is_empty() {
+                return;
+            }
+            tokio::time::sleep(SHORT_NAP).await;
+        }
+        for profile in self.save_waiting().await {
+            tracing::error!(
+                "{}: the renewed login could not be saved, and ends with this process; log in again with `claude`",
+                profile.credentials().display()
+            );
+        }
     }
 
     /// Ends renewals where they stand, as the end of the process would.
@@ -134,19 +143,9 @@ impl Driver {
                 "the clock jumped by {} s, as it does when the machine slept; connections are made anew",
                 jump.as_secs()
             );
-            *self.grace() = Some(now + GRACE);
+            self.renewer.grace.begin(now);
             self.network.drop_connections();
-        }
-    }
-
-    fn grace(&self) -> std::sync::MutexGuard<'_, Option<Timestamp>> {
-        self.shared.grace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn judgement(&self) -> Judgement {
-        match *self.grace() {
-            Some(until) if self.scheduler.now() < until => Judgement::Suspended,
-            _ => Judgement::ByAge,
+            self.scheduler.woke();
         }
     }
 
@@ -192,7 +191,11 @@ impl Driver {
         profile: Profile,
         refused: Option<crate::credential::Secret>,
     ) -> Renewal {
-        match self.renewer.renew(&profile, refused.as_ref(), self.judgement()).await {
+        // A pair that waits to be saved comes first: the store's old one is spent.
+        if self.save_waiting().await.contains(&profile) {
+            return Renewal::CannotSave;
+        }
+        match self.renewer.renew(&profile, refused.as_ref()).await {
             Ok(Renewed::Adopted) => Renewal::Done,
             Ok(Renewed::Saved) => {
                 tracing::info!("`{label}`: the login was renewed");
@@ -213,6 +216,7 @@ impl Driver {
             Err(error) => {
                 tracing::warn!("`{label}`: {error}");
                 match error {
+                    RefreshError::Unreachable(_) => Renewal::Unreachable,
                     RefreshError::CannotSave(_) => Renewal::CannotSave,
                     RefreshError::Failed { retry_after, .. } => Renewal::Failed(retry_after),
                     RefreshError::Rejected | RefreshError::NoRefreshToken => Renewal::Rejected,
@@ -248,8 +252,8 @@ impl Driver {
             );
             return false;
         };
-        let _one = self.shared.asking.lock().await;
-        claude.ask(profile).await;
+        let turn = Arc::clone(&self.shared.asking).lock_owned().await;
+        claude.ask(profile, turn).await;
         self.read(profile)
             .await
             .is_some_and(|login| login.token().is_usable(self.scheduler.now()))
@@ -261,16 +265,21 @@ impl Driver {
         tokio::task::spawn_blocking(read).await.ok().flatten()
     }
 
-    /// Tries again to save pairs that could not be saved.
-    async fn save_waiting(&self) {
+    /// Tries again to save pairs that could not be saved. Returns the profiles whose pairs still wait.
+    async fn save_waiting(&self) -> Vec<Profile> {
+        let mut still = Vec::new();
         for (profile, unsaved) in self.roster.waiting() {
-            match self.renewer.save(&profile, &unsaved, self.judgement()).await {
+            match self.renewer.save(&profile, &unsaved).await {
                 Ok(()) => {
                     tracing::info!("{}: the renewed login is saved now", profile.credentials().display());
                     self.roster.saved(&profile);
                 }
-                Err(error) => tracing::debug!("{}: {error}", profile.credentials().display()),
+                Err(error) => {
+                    tracing::debug!("{}: {error}", profile.credentials().display());
+                    still.push(profile);
+                }
             }
         }
+        still
     }
 }

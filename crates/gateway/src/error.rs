@@ -56,6 +56,13 @@ pub enum ProxyError {
         /// Their short names.
         seats: Vec<String>,
     },
+    /// A login could not be renewed yet, and is tried again by itself.
+    LoginDelayed {
+        /// When.
+        until: Timestamp,
+    },
+    /// The request's seat reached its limit, and the request is too long to be sent to another.
+    NotMovable,
     /// A login is being renewed, and it takes longer than a request may wait.
     Renewing,
     /// Every seat was tried, and none gave an answer worth handing on.
@@ -82,9 +89,13 @@ impl ProxyError {
             Self::Framing => StatusCode::BAD_REQUEST,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Self::AllFull { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Self::NoSeat | Self::Paused | Self::NeedLogin { .. } | Self::Renewing | Self::Exhausted => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::NoSeat
+            | Self::Paused
+            | Self::NeedLogin { .. }
+            | Self::LoginDelayed { .. }
+            | Self::NotMovable
+            | Self::Renewing
+            | Self::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
             Self::OauthUnsupported { .. } | Self::Unreachable | Self::Broken => StatusCode::BAD_GATEWAY,
         }
     }
@@ -103,6 +114,8 @@ impl ProxyError {
             Self::NoSeat => "no_seat",
             Self::Paused => "paused",
             Self::NeedLogin { .. } => "need_login",
+            Self::LoginDelayed { .. } => "login_delayed",
+            Self::NotMovable => "not_movable",
             Self::Renewing => "renewing",
             Self::Exhausted => "exhausted",
             Self::OauthUnsupported { .. } => "oauth_unsupported",
@@ -122,6 +135,8 @@ impl ProxyError {
             Self::NoSeat
             | Self::Paused
             | Self::NeedLogin { .. }
+            | Self::LoginDelayed { .. }
+            | Self::NotMovable
             | Self::Renewing
             | Self::Exhausted
             | Self::OauthUnsupported { .. }
@@ -134,7 +149,8 @@ impl ProxyError {
     fn closes_by_itself(&self, now: Timestamp) -> bool {
         match self {
             Self::AllFull { until, .. } => until.duration_since(now) <= SignedDuration::from_secs(60),
-            Self::Unreachable | Self::Renewing => true,
+            Self::LoginDelayed { until } => until.duration_since(now) <= SignedDuration::from_secs(60),
+            Self::Unreachable | Self::Renewing | Self::NotMovable => true,
             _ => false,
         }
     }
@@ -165,8 +181,15 @@ impl ProxyError {
                  it is noticed within ten seconds.",
                 list(seats)
             ),
+            Self::LoginDelayed { until } => format!(
+                "Claude Proxy Router could not renew a login yet, and no other seat can serve. It tries again by itself {}.",
+                clock_time(*until, now, zone)
+            ),
+            Self::NotMovable => "The seat that this request went to has reached its limit, and the request is too long to be kept for another. \
+                 Send it again: Claude Proxy Router gives it to another seat."
+                .into(),
             Self::Renewing => "Claude Proxy Router is renewing a login, and no other seat can serve. It tries on by itself.".into(),
-            Self::Exhausted => "No seat of Claude Proxy Router could answer this request just now. Trying again may help.".into(),
+            Self::Exhausted => "No seat of Claude Proxy Router could answer this request just now. Its log says why.".into(),
             Self::OauthUnsupported { message } => format!("Anthropic did not take this request's form of login: {message}"),
             Self::Unreachable => "Claude Proxy Router cannot reach Anthropic: check the network of the machine it runs on. \
                  Your seats are unaffected."

@@ -114,6 +114,7 @@ impl Gateway {
                 calls: ports.calls,
                 token_url: config.token_url.clone(),
                 clock: ports.clock,
+                grace: Arc::default(),
             },
             who: config.token_refresh,
             claude: Claude::find(config.claude_path.as_deref(), &paths.home),

@@ -61,7 +61,7 @@ struct Held {
     /// When we last touched it.
     touched: Timestamp,
     /// The time that gave it, as the file system keeps it.
-    mark: (i64, i64),
+    mark: Option<(i64, i64)>,
     stale_after: SignedDuration,
 }
 
@@ -96,7 +96,7 @@ impl Held {
             path,
             inode,
             touched: now,
-            mark: (0, 0),
+            mark: None,
             stale_after,
         };
         held.touch(now)?;
@@ -107,11 +107,13 @@ impl Held {
     fn touch(&mut self, now: Timestamp) -> Result<(), LockError> {
         let lost = || LockError::Lost(self.path.clone());
         let folder = File::open(&self.path).map_err(|_| lost())?;
-        if folder.metadata().map_err(|_| lost())?.ino() != self.inode {
+        // The number alone may come back; the time we gave it does not.
+        let about = folder.metadata().map_err(|_| lost())?;
+        if about.ino() != self.inode || self.mark.is_some_and(|mark| mark != modified(&about)) {
             return Err(lost());
         }
         folder.set_modified(system_time(now)).map_err(|_| lost())?;
-        self.mark = folder.metadata().map(|about| modified(&about)).map_err(|_| lost())?;
+        self.mark = Some(folder.metadata().map(|about| modified(&about)).map_err(|_| lost())?);
         self.touched = now;
         Ok(())
     }
@@ -119,7 +121,7 @@ impl Held {
     /// Whether it still is ours, and young enough that nobody may have judged it left over.
     fn check(&self, now: Timestamp) -> Result<(), LockError> {
         let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|about| about.is_dir() && about.ino() == self.inode && modified(&about) == self.mark);
+            .is_ok_and(|about| about.is_dir() && about.ino() == self.inode && Some(modified(&about)) == self.mark);
         let young = now.duration_since(self.touched) < self.stale_after / 2;
         match ours && young {
             true => Ok(()),
@@ -131,7 +133,9 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // Another's lock in its place stays.
-        if fs::symlink_metadata(&self.path).is_ok_and(|about| about.ino() == self.inode) {
+        let ours =
+            |about: fs::Metadata| about.ino() == self.inode && self.mark.is_none_or(|mark| mark == modified(&about));
+        if fs::symlink_metadata(&self.path).is_ok_and(ours) {
             let _ = fs::remove_dir(&self.path);
         }
     }

@@ -69,9 +69,17 @@ impl Paths {
     }
 }
 
-/// `file` with `suffix` instead of its extension.
+/// `config.json` gives `config.lock`; a file of another name keeps it whole, so that no two share what lies beside them.
 fn beside(file: &Path, suffix: &str) -> PathBuf {
-    file.with_extension(suffix)
+    match file.extension().is_some_and(|extension| extension == "json") {
+        true => file.with_extension(suffix),
+        false => {
+            let mut name = file.as_os_str().to_owned();
+            name.push(".");
+            name.push(suffix);
+            name.into()
+        }
+    }
 }
 
 #[cfg(test)]

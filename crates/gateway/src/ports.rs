@@ -205,6 +205,8 @@ pub fn own_calls(tls: rustls::ClientConfig) -> Result<Upstream, reqwest::Error> 
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_LIMIT)
+        // Seldom, and a kept connection that died would leave a renewal uncertain.
+        .pool_max_idle_per_host(0)
         .timeout(Duration::from_secs(30))
         .build()?;
     Ok(BoxCloneSyncService::new(tower::service_fn(

@@ -374,7 +374,9 @@ impl Exchange {
                 let message = settled.error.map(|error| error.message).unwrap_or_default();
                 return Some(self.proxy.answer(&ProxyError::OauthUnsupported { message }));
             }
-            Next::TryAnother if movable => {
+            // One seat's limit is not the pool's.
+            Next::TryAnother if !movable => return Some(self.proxy.answer(&ProxyError::NotMovable)),
+            Next::TryAnother => {
                 self.tried.push(account);
                 settled.read_to_end().await;
             }
@@ -402,7 +404,7 @@ impl Exchange {
                 self.again = Some(account);
                 tokio::time::sleep(retry_after()).await;
             }
-            Next::Deliver | Next::TryAnother | Next::TryOneOther | Next::RetryHere => {
+            Next::Deliver | Next::TryOneOther | Next::RetryHere => {
                 return Some(settled.into_response(&self.proxy));
             }
         }
@@ -433,11 +435,13 @@ impl Exchange {
             answer.reason,
         );
         let served_by = answer.served_by(&self.proxy);
+        // Where it is compressed, its last event cannot be seen in passing.
+        let encoded = answer.head.headers.contains_key(header::CONTENT_ENCODING);
         let body = LeasedBody::new(
             answer.read,
             answer.rest,
             Some(answer.lease),
-            stream,
+            stream && !encoded,
             tap,
             self.busy.take(),
         );
@@ -455,6 +459,7 @@ impl Exchange {
             Refusal::NeedLogin(seats) => ProxyError::NeedLogin {
                 seats: seats.iter().map(|id| self.proxy.roster.label(id)).collect(),
             },
+            Refusal::LoginDelayed { until } => ProxyError::LoginDelayed { until },
             Refusal::Renewing => ProxyError::Renewing,
             Refusal::Exhausted => ProxyError::Exhausted,
         };
@@ -646,8 +651,14 @@ impl Answer {
     async fn rejection(&mut self) -> Option<ErrorBody> {
         let mut copy = SideCopy::new(&self.head.headers, REJECTION_LIMIT);
         let mut held = 0;
+        let mut time = std::pin::pin!(tokio::time::sleep(OPENING_TIME));
         while held < REJECTION_LIMIT && !copy.is_closed() {
-            let Some(piece) = self.read_more().await else { break };
+            let more = tokio::select! {
+                biased;
+                more = self.read_more() => more,
+                () = &mut time => None,
+            };
+            let Some(piece) = more else { break };
             held += piece.len();
             copy.write(&piece);
         }

@@ -4,11 +4,11 @@
 //! under them, for another may have been quicker; make sure that the store takes a write; mark the token as sent; send
 //! it; and save the new pair before anyone uses it. What may have been spent is never sent again.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use http::{Request, StatusCode, Uri, header};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tower::ServiceExt as _;
 
 use crate::anthropic::{self, Grant, TokenAnswer};
@@ -40,7 +40,30 @@ pub struct Renewer {
     pub token_url: Uri,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
+    /// Until when no lock counts as left over.
+    pub grace: Arc<Grace>,
 }
+
+/// A time after a wake in which no lock counts as left over: its holder slept too.
+#[derive(Debug, Default)]
+pub struct Grace(Mutex<Option<Timestamp>>);
+
+impl Grace {
+    /// Begins at `now`.
+    pub fn begin(&self, now: Timestamp) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + GRACE);
+    }
+
+    fn judgement(&self, now: Timestamp) -> Judgement {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(until) if now < until => Judgement::Suspended,
+            _ => Judgement::ByAge,
+        }
+    }
+}
+
+/// How long it lasts.
+const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
 /// How a renewal went well.
 #[derive(Debug)]
@@ -79,6 +102,9 @@ pub enum RefreshError {
     /// The store would not take the new pair, so the old one was not spent.
     #[error("the login cannot be saved, so it was not renewed: {0}")]
     CannotSave(String),
+    /// No connection came about; the refresh token was not spent.
+    #[error("the token endpoint cannot be reached: {0}")]
+    Unreachable(String),
     /// Temporary trouble; the refresh token was not spent.
     #[error("the token endpoint could not be used: {what}")]
     Failed {
@@ -101,14 +127,10 @@ impl Renewer {
     ///
     /// # Errors
     /// See [`RefreshError`]. Whatever it is, the store holds what it held, or another's work.
-    pub async fn renew(
-        &self,
-        profile: &Profile,
-        refused: Option<&Secret>,
-        judgement: Judgement,
-    ) -> Result<Renewed, RefreshError> {
+    pub async fn renew(&self, profile: &Profile, refused: Option<&Secret>) -> Result<Renewed, RefreshError> {
         let lock = {
             let (dir, now) = (profile.dir.clone(), self.clock.now());
+            let judgement = self.grace.judgement(now);
             blocking(move || ProfileLock::take(&dir, judgement, now)).await?
         };
         let stored = self.read(profile).await?;
@@ -117,22 +139,25 @@ impl Renewer {
             return Ok(Renewed::Adopted);
         }
         let refresh = login.refresh.clone().ok_or(RefreshError::NoRefreshToken)?;
-        match self.ledger.fate(&refresh) {
+        let fate = {
+            let (ledger, refresh) = (self.ledger.clone(), refresh.clone());
+            blocking(move || ledger.fate(&refresh)).await
+        };
+        match fate {
             Some(Fate::Rejected) => return Err(RefreshError::Rejected),
             Some(Fate::Uncertain) => return Err(RefreshError::Uncertain),
             None => {}
         }
-        let lock = self.probe(profile, lock, &refresh, judgement).await?;
-        lock.check(self.clock.now())?;
+        let lock = self.probe(profile, lock, &refresh).await?;
         self.mark_sent(&refresh).await?;
         let (lock, grant) = self.exchange(profile, lock, &login, &refresh).await?;
         let pair = Pair {
             access: Secret::new(&grant.access),
-            refresh: grant.refresh.as_deref().map(Secret::new),
+            refresh: Some(grant.refresh.as_deref().map_or_else(|| refresh.clone(), Secret::new)),
             expires_at: grant.expires_at,
             refresh_expires_at: grant.refresh_expires_at,
         };
-        match self.put(profile, lock, &refresh, &pair, judgement).await {
+        match self.put(profile, lock, &refresh, &pair).await {
             Ok(Put::Written) => {
                 self.clear(&refresh).await;
                 Ok(Renewed::Saved)
@@ -157,11 +182,11 @@ impl Renewer {
     ///
     /// # Errors
     /// If it still cannot be saved.
-    pub async fn save(&self, profile: &Profile, unsaved: &Unsaved, judgement: Judgement) -> Result<(), RefreshError> {
+    pub async fn save(&self, profile: &Profile, unsaved: &Unsaved) -> Result<(), RefreshError> {
         let (dir, now) = (profile.dir.clone(), self.clock.now());
+        let judgement = self.grace.judgement(now);
         let lock = blocking(move || ProfileLock::take(&dir, judgement, now)).await?;
-        self.put(profile, lock, &unsaved.posted, &unsaved.pair, judgement)
-            .await?;
+        self.put(profile, lock, &unsaved.posted, &unsaved.pair).await?;
         self.clear(&unsaved.posted).await;
         Ok(())
     }
@@ -177,16 +202,11 @@ impl Renewer {
     }
 
     /// Writes what is there once more: a store that takes the same bytes will take the new ones.
-    async fn probe(
-        &self,
-        profile: &Profile,
-        lock: ProfileLock,
-        refresh: &Secret,
-        judgement: Judgement,
-    ) -> Result<ProfileLock, RefreshError> {
+    async fn probe(&self, profile: &Profile, lock: ProfileLock, refresh: &Secret) -> Result<ProfileLock, RefreshError> {
         let (renewer, profile, refresh) = (self.clone(), profile.clone(), refresh.clone());
         let write = move || {
-            let storage = lock.for_writing(judgement, renewer.clock.now())?;
+            let now = renewer.clock.now();
+            let storage = lock.for_writing(renewer.grace.judgement(now), now)?;
             let stored = renewer.store.read(&profile)?;
             // Another wrote without the locks: next round.
             if stored.credential().and_then(|login| login.refresh) != Some(refresh) {
@@ -224,6 +244,10 @@ impl Renewer {
     ) -> Result<(ProfileLock, Grant), RefreshError> {
         let mut scopes = None;
         loop {
+            if let Err(lost) = lock.check(self.clock.now()) {
+                self.clear(refresh).await;
+                return Err(lost.into());
+            }
             let answer = {
                 let mut asking = std::pin::pin!(self.ask(refresh, scopes.as_deref()));
                 loop {
@@ -269,7 +293,7 @@ impl Renewer {
                 }
                 Err(UpstreamError::Connect(error)) => {
                     self.clear(refresh).await;
-                    return Err(failed(format!("no connection ({error})"), None));
+                    return Err(RefreshError::Unreachable(error.to_string()));
                 }
             }
         }
@@ -326,13 +350,12 @@ impl Renewer {
         mut lock: ProfileLock,
         posted: &Secret,
         pair: &Pair,
-        judgement: Judgement,
     ) -> Result<Put, RefreshError> {
         for _ in 1..STORAGE_TRIES {
             let (renewer, profile, posted, pair) = (self.clone(), profile.clone(), posted.clone(), pair.clone());
             let put;
             (lock, put) = blocking(move || {
-                let put = renewer.put_once(&profile, &lock, &posted, &pair, judgement);
+                let put = renewer.put_once(&profile, &lock, &posted, &pair);
                 (lock, put)
             })
             .await;
@@ -350,11 +373,13 @@ impl Renewer {
         lock: &ProfileLock,
         posted: &Secret,
         pair: &Pair,
-        judgement: Judgement,
     ) -> Result<Put, RefreshError> {
-        let storage = lock.for_writing(judgement, self.clock.now())?;
+        let now = self.clock.now();
+        let storage = lock.for_writing(self.grace.judgement(now), now)?;
         let stored = self.store.read(profile)?;
-        if stored.credential().and_then(|login| login.refresh).as_ref() != Some(posted) {
+        // A blanked login was the posted one: Claude Code blanks what it found refused, and that was spent by us.
+        let ours = stored.is_blanked() || stored.credential().and_then(|login| login.refresh).as_ref() == Some(posted);
+        if !ours {
             return Ok(Put::NotOurs);
         }
         self.store

@@ -34,6 +34,7 @@ pub struct Seat {
     pub plan: Option<String>,
     /// The directories that hold a login of this seat.
     pub dirs: Vec<PathBuf>,
+    profiles: Vec<Profile>,
     /// The state of its login, where it is not well.
     pub trouble: Option<Trouble>,
     /// Whether its login is renewed but could not be saved yet.
@@ -238,10 +239,7 @@ impl Roster {
                 tracing::info!(account.id = %id, "found the seat `{}`", seat.label);
             }
             seat.refused = known.map(|known| known.refused.clone()).unwrap_or_default();
-            let logins: Vec<_> = logins
-                .into_iter()
-                .map(|(profile, login)| self.newest(profile, login))
-                .collect();
+            let logins = self.newest(&seat.profiles, logins);
             seat.refused
                 .retain(|refusal| logins.iter().any(|(_, login)| login.access == refusal.token));
             // The one that lasts longest; a refused one only to be renewed.
@@ -285,17 +283,19 @@ impl Roster {
         }
     }
 
-    /// The login as it was read, or the pair it was exchanged for where that waits to be saved. A login that another
-    /// has put there since is newer than either.
-    fn newest(&self, profile: Profile, login: Credential) -> (Profile, Credential) {
+    /// The logins as they were read, but for pairs that wait to be saved: those stand in for the login they were
+    /// exchanged for, blanked or not. A login that another has put there since is newer than either.
+    fn newest(&self, profiles: &[Profile], read: Vec<(Profile, Credential)>) -> Vec<(Profile, Credential)> {
         let unsaved = self.unsaved();
-        match unsaved.get(&profile) {
-            Some(kept) if login.refresh.as_ref() == Some(&kept.posted) => {
-                let credential = kept.credential.clone();
-                (profile, credential)
-            }
-            _ => (profile, login),
-        }
+        let newest = |profile: &Profile| {
+            let login = read.iter().find(|(of, _)| of == profile).map(|(_, login)| login);
+            let kept = unsaved
+                .get(profile)
+                .filter(|kept| login.is_none_or(|login| login.refresh.as_ref() == Some(&kept.posted)));
+            let login = kept.map(|kept| &kept.credential).or(login)?;
+            Some((profile.clone(), login.clone()))
+        };
+        profiles.iter().filter_map(newest).collect()
     }
 
     fn unsaved(&self) -> MutexGuard<'_, BTreeMap<Profile, Unsaved>> {
@@ -386,6 +386,7 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
                 organization: None,
                 plan: None,
                 dirs: Vec::new(),
+                profiles: Vec::new(),
                 trouble: None,
                 unsaved: false,
                 renews: false,
@@ -397,6 +398,7 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
         seat.email = seat.email.take().or(named.email_address);
         seat.organization = seat.organization.take().or(named.organization_name);
         seat.dirs.push(profile.dir.clone());
+        seat.profiles.push(profile.clone());
         logins.extend(reading.credential.clone().map(|login| (profile.clone(), login)));
         // With no login to go on with, the first failure is worth telling.
         if reading.failures >= FAILURES_TOLD || (reading.failures > 0 && reading.credential.is_none()) {

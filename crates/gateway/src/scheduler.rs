@@ -28,11 +28,6 @@ impl Scheduler {
         }
     }
 
-    /// The clock.
-    pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
-    }
-
     /// Waits until something may be due.
     pub async fn hurried(&self) {
         self.hurry.notified().await;
@@ -81,6 +76,12 @@ impl Scheduler {
         if newly_refused {
             self.hurry.notify_one();
         }
+    }
+
+    /// Notes that the machine woke, or its clock was set.
+    pub fn woke(&self) {
+        self.lock().woke(self.now());
+        self.changed.send_replace(());
     }
 
     /// What should be done now.

@@ -22,6 +22,8 @@ use crate::connections::{Connection, Connections};
 const FIRST_HEAD: Duration = Duration::from_secs(15);
 /// How long a connection may be kept without a request, and how long a later head may take.
 const KEPT: Duration = Duration::from_secs(300);
+/// The longest head.
+const HEAD_LIMIT: usize = 64 << 10;
 /// A burst of devices that reconnect waits here.
 const BACKLOG: u32 = 1_024;
 /// How long running requests may take to end when the router stops.
@@ -102,6 +104,8 @@ async fn converse(
     let talking = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(KEPT)
+        // Each waiting connection may fill it before it has shown a key.
+        .max_buf_size(HEAD_LIMIT)
         .serve_connection(TokioIo::new(stream), service);
     let talking = watcher.watch(talking);
     let silent = async {

@@ -219,7 +219,7 @@ fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
         Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
         Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
         Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),
-        Some(Renewal::Failed(_)) => Some(LoginTrouble::Retrying),
+        Some(Renewal::Failed(_) | Renewal::Unreachable) => Some(LoginTrouble::Retrying),
         None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
         None | Some(Renewal::Done | Renewal::Busy) => {
             (seat.trouble == Some(Trouble::Unreadable)).then_some(LoginTrouble::Unreadable)

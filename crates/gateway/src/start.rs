@@ -121,6 +121,7 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
                 serve::serve(listeners, gateway.router(), stopped).await;
                 // No new renewal begins; one under way is finished and saved.
                 driving.abort();
+                let _ = driving.await;
                 gateway.driver().finish().await;
             });
         })

@@ -113,8 +113,6 @@ pub struct Account {
     pub cooldowns: Vec<Cooldown>,
     /// Requests that were given to it and have not been settled.
     pub in_flight: u32,
-    /// When it last answered a request well.
-    pub served_at: Option<Timestamp>,
 }
 
 impl Account {
@@ -127,7 +125,6 @@ impl Account {
             windows: Windows::default(),
             cooldowns: Vec::new(),
             in_flight: 0,
-            served_at: None,
         }
     }
 

@@ -171,9 +171,6 @@ impl Pool {
             account.cooldowns.retain(|known| known.window != rest.window);
             account.cooldowns.push(rest);
         }
-        if *outcome == Outcome::Served {
-            account.served_at = Some(now);
-        }
         next
     }
 
@@ -231,6 +228,13 @@ impl Pool {
         }
     }
 
+    /// Notes that the machine woke, or its clock was set.
+    pub fn woke(&mut self, now: Timestamp) {
+        self.polls.values_mut().for_each(|polls| polls.woke(now));
+        self.renewals.values_mut().for_each(|renewals| renewals.woke(now));
+        self.accounts.values_mut().for_each(|account| account.windows.woke(now));
+    }
+
     /// What should be done now. Each action is handed out once, until its end is observed.
     pub fn due(&mut self, now: Timestamp) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -282,9 +286,22 @@ impl Pool {
                 .get(&account.id)
                 .is_some_and(|renewals| renewals.is_awaited(account, now))
         };
-        match self.policy.renews && self.accounts.values().filter(could_serve).any(awaited) {
-            true => Refusal::Renewing,
-            false => refusal,
+        if !self.policy.renews {
+            return refusal;
+        }
+        if self.accounts.values().filter(could_serve).any(awaited) {
+            return Refusal::Renewing;
+        }
+        match refusal {
+            // Trouble that passes is no reason to send anybody to log in.
+            Refusal::NeedLogin(seats) => {
+                let next_try = |account: &Account| self.renewals.get(&account.id)?.next_try(account, now);
+                match self.accounts.values().filter(could_serve).filter_map(next_try).min() {
+                    Some(until) => Refusal::LoginDelayed { until },
+                    None => Refusal::NeedLogin(seats),
+                }
+            }
+            other => other,
         }
     }
 

@@ -87,6 +87,11 @@ pub enum Refusal {
     },
     /// A seat that could serve is having its login renewed.
     Renewing,
+    /// A login could not be renewed yet, and is tried again by itself.
+    LoginDelayed {
+        /// When.
+        until: Timestamp,
+    },
     /// Every seat that could serve was tried for this request.
     Exhausted,
 }

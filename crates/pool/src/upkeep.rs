@@ -60,9 +60,17 @@ impl UsagePolls {
             .filter_map(|(_, window)| Some(window).zip(window.resets_at))
             .filter(|(window, reset)| *reset > window.observed_at && window.used.basis_points() > 0)
             .map(|(_, reset)| reset + AFTER_RESET)
+            // Once asked after it, an answer that leaves the window out will not bring it.
+            .filter(|&at| self.asked_at.is_none_or(|asked| asked < at))
             .min();
         let at = reset.map_or(wanted, |reset| wanted.min(reset)).max(soonest);
         Some(self.not_before.map_or(at, |limit| at.max(limit)))
+    }
+
+    /// Notes that the machine's clock was set: nothing here lies in the future.
+    pub fn woke(&mut self, now: Timestamp) {
+        self.asked_at = self.asked_at.map(|at| at.min(now));
+        self.not_before = self.not_before.map(|at| at.min(now + LONGEST_BACK_OFF));
     }
 
     /// Notes that the question went out.
@@ -102,6 +110,12 @@ const RENEWAL_BACK_OFF: SignedDuration = SignedDuration::from_mins(5);
 const EXPIRED_BACK_OFF: SignedDuration = SignedDuration::from_secs(30);
 /// How soon a renewal is tried again when another held the locks.
 const BUSY_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+/// How soon a renewal is tried again where there is no network: it costs nothing, and comes back by itself.
+const UNREACHABLE_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+/// A renewal that is due within this time is worth waiting for.
+pub const WORTH_WAITING: SignedDuration = SignedDuration::from_secs(35);
+/// The least time between two renewals of a login.
+const LEAST_RENEWAL_GAP: SignedDuration = SignedDuration::from_secs(60);
 /// A token that is refused this soon after its own renewal is not renewed again.
 const JUST_RENEWED: SignedDuration = SignedDuration::from_secs(60);
 
@@ -112,6 +126,8 @@ pub enum Renewal {
     Done,
     /// Another holds the locks.
     Busy,
+    /// No connection.
+    Unreachable,
     /// Temporary trouble; when to come back, if that was said.
     Failed(Option<SignedDuration>),
     /// The new pair could not be saved, so it was not asked for.
@@ -134,17 +150,32 @@ pub struct Renewals {
     failures: u32,
     /// How the last one ended.
     last: Option<Renewal>,
+    /// Whether an uncertain login was tried once more after its token had ended.
+    tried_after_end: bool,
 }
 
 impl Renewals {
     /// When `account`'s login is to be renewed; `None` where that would not help or is under way.
     pub fn due_at(&self, account: &Account) -> Option<Timestamp> {
-        if self.under_way
-            || !account.wishes.enabled
-            || matches!(self.last, Some(Renewal::Rejected | Renewal::Uncertain))
-        {
+        if self.under_way || !account.wishes.enabled || self.last == Some(Renewal::Rejected) {
             return None;
         }
+        if self.last == Some(Renewal::Uncertain) {
+            // Not ours to send again; once its token has ended, Claude Code is asked, once.
+            return match account.token {
+                Token::Valid { expires_at } => expires_at.filter(|_| !self.tried_after_end),
+                Token::Refused { .. } | Token::Missing => None,
+            };
+        }
+        let due = self.wanted_at(account)?;
+        Some(
+            self.renewed_at
+                .map_or(due, |renewed| due.max(renewed + LEAST_RENEWAL_GAP)),
+        )
+    }
+
+    /// When a renewal is wanted, by the token and by how earlier ones went.
+    fn wanted_at(&self, account: &Account) -> Option<Timestamp> {
         match account.token {
             Token::Missing | Token::Valid { expires_at: None } => None,
             Token::Refused { since, expires_at } => {
@@ -176,7 +207,21 @@ impl Renewals {
     pub fn is_awaited(&self, account: &Account, now: Timestamp) -> bool {
         account.wishes.enabled
             && !account.token.is_usable(now)
-            && (self.under_way || self.due_at(account).is_some_and(|at| at <= now))
+            && (self.under_way || self.due_at(account).is_some_and(|at| at <= now + WORTH_WAITING))
+    }
+
+    /// When the next try is, for a login whose trouble is temporary.
+    pub fn next_try(&self, account: &Account, now: Timestamp) -> Option<Timestamp> {
+        let temporary = self.last != Some(Renewal::Uncertain) && !account.token.is_usable(now);
+        self.due_at(account).filter(|_| temporary)
+    }
+
+    /// Notes that the machine woke, or its clock was set: what was put off is tried again.
+    pub fn woke(&mut self, now: Timestamp) {
+        self.not_before = None;
+        self.failures = 0;
+        self.renewed_at = self.renewed_at.map(|at| at.min(now));
+        self.tried_at = self.tried_at.map(|at| at.min(now));
     }
 
     /// How the last renewal ended, if one was tried since the login last changed.
@@ -207,8 +252,13 @@ impl Renewals {
                 };
                 return;
             }
-            Renewal::Rejected | Renewal::Uncertain => return,
+            Renewal::Rejected => return,
+            Renewal::Uncertain => {
+                self.tried_after_end |= !account.token.is_usable(now);
+                return;
+            }
             Renewal::Busy => BUSY_PAUSE,
+            Renewal::Unreachable => UNREACHABLE_PAUSE,
             Renewal::Failed(hint) => {
                 self.failures = (self.failures + 1).min(8);
                 let first = match account.token.is_usable(now) {
@@ -400,6 +450,10 @@ mod tests {
             let mut renewals = Renewals::default();
             renewals.began(at(0));
             renewals.ended(renewal, &account, 0, at(0));
+            let once_more = (renewal == Renewal::Uncertain).then_some(100);
+            assert_eq!(renewal_due(&renewals, &account), once_more, "{renewal:?}");
+            renewals.began(at(100));
+            renewals.ended(renewal, &account, 0, at(100));
             assert_eq!(renewal_due(&renewals, &account), None, "{renewal:?}");
             renewals.login_changed();
             assert_eq!(renewal_due(&renewals, &account), Some(-200), "{renewal:?}");

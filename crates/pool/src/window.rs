@@ -180,13 +180,11 @@ impl Windows {
         self.0.values().map(|window| window.observed_at).max()
     }
 
-    /// The next reset after `now`.
-    pub fn next_reset(&self, now: Timestamp) -> Option<Timestamp> {
-        self.0
-            .values()
-            .filter_map(|window| window.resets_at)
-            .filter(|&reset| reset > now)
-            .min()
+    /// Notes that the machine's clock was set: nothing was seen in the future.
+    pub(crate) fn woke(&mut self, now: Timestamp) {
+        for window in self.0.values_mut() {
+            window.observed_at = window.observed_at.min(now);
+        }
     }
 }
 

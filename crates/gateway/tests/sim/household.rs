@@ -363,6 +363,7 @@ impl Household {
         self.report.kills += 1;
         let before = self.locks();
         let held = self.held_in_memory(&router);
+        let on_its_way: Vec<&str> = SEATS.into_iter().filter(|name| self.renewing(name)).collect();
         router.driving.abort();
         router.gateway.driver().abort();
         drop(router);
@@ -380,7 +381,7 @@ impl Household {
         for name in held {
             self.excused.insert(name, Excuse::Holder);
         }
-        self.note_orphans();
+        self.note_orphans(&on_its_way);
         tokio::time::sleep(self.chance.seconds(1, 120)).await;
         let router = self.start_router().await;
         self.routers[index] = Some(router);
@@ -394,10 +395,10 @@ impl Household {
     }
 
     /// Seats whose live pair nobody has, since its receiver was killed while it was on its way.
-    fn note_orphans(&mut self) {
-        for name in SEATS {
+    fn note_orphans(&mut self, on_its_way: &[&str]) {
+        for name in on_its_way {
             if self.sandbox.refresh_token(name) != self.stored(name, "refreshToken") {
-                self.excused.entry(name.to_owned()).or_insert(Excuse::Holder);
+                self.excused.entry((*name).to_owned()).or_insert(Excuse::Holder);
             }
         }
     }
