@@ -195,7 +195,7 @@ impl<T: Write + Unpin> Write for Counted<T> {
     }
 }
 
-/// The network of our own calls (usage, token, profile): seldom, small, and bounded in time.
+/// The network of our own calls (usage, token): seldom, small, and bounded in time.
 ///
 /// # Errors
 /// If the client cannot be built from the TLS configuration.

@@ -239,7 +239,7 @@ impl Roster {
                 tracing::info!(account.id = %id, "found the seat `{}`", seat.label);
             }
             seat.refused = known.map(|known| known.refused.clone()).unwrap_or_default();
-            let logins = self.newest(&seat.profiles, logins);
+            let logins = self.newest(&seat.profiles, &logins);
             seat.refused
                 .retain(|refusal| logins.iter().any(|(_, login)| login.access == refusal.token));
             // The one that lasts longest; a refused one only to be renewed.
@@ -285,7 +285,7 @@ impl Roster {
 
     /// The logins as they were read, but for pairs that wait to be saved: those stand in for the login they were
     /// exchanged for, blanked or not. A login that another has put there since is newer than either.
-    fn newest(&self, profiles: &[Profile], read: Vec<(Profile, Credential)>) -> Vec<(Profile, Credential)> {
+    fn newest(&self, profiles: &[Profile], read: &[(Profile, Credential)]) -> Vec<(Profile, Credential)> {
         let unsaved = self.unsaved();
         let newest = |profile: &Profile| {
             let login = read.iter().find(|(of, _)| of == profile).map(|(_, login)| login);
