@@ -27,6 +27,9 @@ const SHORT_NAP: Duration = Duration::from_millis(500);
 const LEAST_NAP: Duration = Duration::from_millis(50);
 /// By so much must the clock be ahead of a nap before it was more than a nap.
 const JUMP: SignedDuration = SignedDuration::from_secs(5);
+/// How often Claude Code is asked to look after a login, and how far apart.
+const ASKED: usize = 4;
+const BETWEEN_ASKING: Duration = Duration::from_secs(1);
 /// How often saving is tried before the router stops without it.
 const LAST_SAVES: usize = 10;
 /// How long a renewal under way may take to end when the router stops.
@@ -252,11 +255,17 @@ impl Driver {
             );
             return false;
         };
-        let turn = Arc::clone(&self.shared.asking).lock_owned().await;
-        claude.ask(profile, turn).await;
-        self.read(profile)
-            .await
-            .is_some_and(|login| login.token().is_usable(self.scheduler.now()))
+        // It often ends before it renews: one run in four was seen to look and leave.
+        for _ in 0..ASKED {
+            let turn = Arc::clone(&self.shared.asking).lock_owned().await;
+            claude.ask(profile, turn).await;
+            let login = self.read(profile).await;
+            if login.is_some_and(|login| login.token().is_usable(self.scheduler.now())) {
+                return true;
+            }
+            tokio::time::sleep(BETWEEN_ASKING).await;
+        }
+        false
     }
 
     async fn read(&self, profile: &Profile) -> Option<crate::credential::Credential> {

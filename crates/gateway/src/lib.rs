@@ -29,6 +29,7 @@ pub mod error;
 pub mod gate;
 pub mod owners;
 pub mod forward;
+pub mod answer;
 pub mod proxy;
 pub mod snapshot;
 pub mod control;

@@ -6,23 +6,21 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode, Uri};
-use http_body_util::BodyExt as _;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use pool::{AccountId, Conversation, Next, Observation, Outcome, Reason, Refusal};
 use tower::ServiceExt as _;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::anthropic::{self, ErrorBody, Limits, Opening};
-use crate::body::{self, Budget, LeasedBody, Sent, Tap, Upload, UploadError};
+use crate::answer::{Answer, Reading};
+use crate::body::{self, Budget, Sent, Tap, Upload, UploadError};
 use crate::connections::{Busy, Connection};
 use crate::credential::Secret;
 use crate::decode::SideCopy;
-use crate::error::ProxyError;
+use crate::error::{self, ProxyError};
 use crate::forward;
 use crate::gate::{self, Keys, Names, Route};
 use crate::owners::{self, Owners};
@@ -35,11 +33,6 @@ use crate::scheduler::{LeaseGuard, Scheduler};
 const MOVING_FOR: SignedDuration = SignedDuration::from_secs(30);
 /// How long a request waits for a login to be renewed.
 const RENEWAL_WAIT: Duration = Duration::from_secs(35);
-/// How much of a rejection, or of a stream's opening, is read to understand it.
-const REJECTION_LIMIT: usize = 64 << 10;
-/// How much of a stream is held back to see how it opens, and for how long.
-const OPENING_LIMIT: usize = 16 << 10;
-const OPENING_TIME: Duration = Duration::from_secs(2);
 /// The wait before the same seat is tried once more, in milliseconds: at least, and at most.
 const RETRY_AFTER_MS: (u64, u64) = (750, 3_000);
 /// How much of an answer is read for the ids it issues.
@@ -191,19 +184,6 @@ struct Exchange {
     busy: Option<Busy>,
 }
 
-/// An attempt's answer, with the seat that gave it.
-struct Answer {
-    lease: LeaseGuard,
-    reason: Reason,
-    access: Secret,
-    head: http::response::Parts,
-    /// What was read of the body already.
-    read: Vec<Bytes>,
-    rest: Body,
-    outcome: Outcome,
-    error: Option<ErrorBody>,
-}
-
 /// What became of an attempt.
 enum Attempt {
     Answered(Box<Answer>),
@@ -214,7 +194,11 @@ enum Attempt {
 
 impl Exchange {
     async fn run(mut self) -> Response {
-        let response = self.respond().await;
+        let mut response = self.respond().await;
+        if let Some(kind) = response.headers().get(error::KIND).and_then(|kind| kind.to_str().ok()) {
+            let served_by = forward::served_by("nobody", kind);
+            response.headers_mut().insert(forward::SERVED_BY, served_by);
+        }
         // An answer may come before the upload's end; what is still on its way is taken in, within bounds.
         self.upload.finish_behind();
         response
@@ -258,13 +242,20 @@ impl Exchange {
         let scheduler = Arc::clone(&self.proxy.scheduler);
         let mut changed = scheduler.subscribe();
         let mut patience = std::pin::pin!(tokio::time::sleep(RENEWAL_WAIT));
+        let mut waiting = false;
         loop {
             let wanted = self.wanted();
             match scheduler.acquire(&wanted) {
-                Err(Refusal::Renewing) => tokio::select! {
-                    _ = changed.changed() => {}
-                    () = &mut patience => return (wanted, Err(Refusal::Renewing)),
-                },
+                Err(Refusal::Renewing) => {
+                    if !waiting {
+                        scheduler.hurry();
+                    }
+                    waiting = true;
+                    tokio::select! {
+                        _ = changed.changed() => {}
+                        () = &mut patience => return (wanted, Err(Refusal::Renewing)),
+                    }
+                }
                 leased => return (wanted, leased),
             }
         }
@@ -343,45 +334,44 @@ impl Exchange {
                 return Ok(Attempt::Misdirected);
             }
         };
-        let (head, rest) = response.into_parts();
-        let mut answer = Answer {
-            lease,
-            reason,
-            access,
-            head,
-            read: Vec::new(),
-            rest,
-            outcome: Outcome::Served,
-            error: None,
-        };
-        answer.understand(&self.proxy).await;
+        let scheduler = &self.proxy.scheduler;
+        let mut answer = Answer::new(response, lease, reason, access);
+        let Reading { windows, allowed } = answer.understand(scheduler.now()).await;
+        if !windows.is_empty() {
+            scheduler.observe(&answer.account, Observation::Reading { windows, allowed });
+        }
         Ok(Attempt::Answered(Box::new(answer)))
     }
 
     /// What follows from the answer: a response for the client, or another attempt.
-    async fn next(&mut self, answer: Answer) -> Option<Response> {
-        let account = answer.lease.account().clone();
+    async fn next(&mut self, mut answer: Answer) -> Option<Response> {
         if matches!(answer.outcome, Outcome::Served | Outcome::PassedOn) {
             return Some(self.deliver(answer));
         }
-        let (settled, next) = answer.settle();
+        let account = answer.account.clone();
+        let label = self.proxy.roster.label(&account);
+        if let Outcome::Limited(rejection) = &answer.outcome {
+            let limits: Vec<String> = rejection.windows.iter().map(|(kind, _)| kind.to_string()).collect();
+            tracing::info!(account.id = %account, "`{label}` has reached its {} limit; the request moves on", limits.join(" and "));
+        }
+        let next = answer.settle();
         let now = self.proxy.scheduler.now();
         let since = *self.moving_since.get_or_insert(now);
         let movable = self.upload.is_replayable() && now.duration_since(since) < MOVING_FOR;
         self.again = None;
         match next {
-            Next::Deliver if settled.outcome == Outcome::OauthUnsupported => {
-                let message = settled.error.map(|error| error.message).unwrap_or_default();
+            Next::Deliver if answer.outcome == Outcome::OauthUnsupported => {
+                let message = answer.error.map(|error| error.message).unwrap_or_default();
                 return Some(self.proxy.answer(&ProxyError::OauthUnsupported { message }));
             }
             // One seat's limit is not the pool's.
             Next::TryAnother if !movable => return Some(self.proxy.answer(&ProxyError::NotMovable)),
             Next::TryAnother => {
                 self.tried.push(account);
-                settled.read_to_end().await;
+                answer.read_to_end().await;
             }
             Next::RereadAndRetry => {
-                let another = self.proxy.roster.refused(&account, &settled.access).await;
+                let another = self.proxy.roster.refused(&account, &answer.access).await;
                 if !movable {
                     return Some(self.proxy.answer(&ProxyError::Exhausted));
                 }
@@ -397,7 +387,7 @@ impl Exchange {
             Next::TryOneOther if movable && !self.moved => {
                 self.moved = true;
                 self.tried.push(account);
-                self.kept = Some(settled.into_response(&self.proxy));
+                self.kept = Some(answer.into_response(&label, None, None));
             }
             Next::RetryHere if movable && !self.retried => {
                 self.retried = true;
@@ -405,7 +395,8 @@ impl Exchange {
                 tokio::time::sleep(retry_after()).await;
             }
             Next::Deliver | Next::TryOneOther | Next::RetryHere => {
-                return Some(settled.into_response(&self.proxy));
+                self.log(answer.head.status, &label, answer.reason);
+                return Some(answer.into_response(&label, None, None));
             }
         }
         None
@@ -413,15 +404,14 @@ impl Exchange {
 
     /// Hands the answer on as it came; its lease is settled at its last byte.
     fn deliver(&mut self, answer: Answer) -> Response {
-        let stream = forward::is_event_stream(answer.head.status, &answer.head.headers);
         let names: Option<owners::Names> = match self.route {
             Route::NewFile | Route::NewBatch => Some(owners::issued),
-            Route::Messages if !stream => Some(owners::container),
+            Route::Messages if !answer.is_stream() => Some(owners::container),
             _ => None,
         };
         let tap = names.filter(|_| answer.head.status.is_success()).map(|names| {
             let copy = SideCopy::new(&answer.head.headers, ISSUED_LIMIT);
-            let (owners, account) = (Arc::clone(&self.proxy.owners), answer.lease.account().clone());
+            let (owners, account) = (Arc::clone(&self.proxy.owners), answer.account.clone());
             Tap::new(copy, move |body| {
                 let mut owners = owners.lock().unwrap_or_else(PoisonError::into_inner);
                 for id in names(body) {
@@ -429,25 +419,9 @@ impl Exchange {
                 }
             })
         });
-        self.log(
-            answer.head.status,
-            &self.proxy.roster.label(answer.lease.account()),
-            answer.reason,
-        );
-        let served_by = answer.served_by(&self.proxy);
-        // Where it is compressed, its last event cannot be seen in passing.
-        let encoded = answer.head.headers.contains_key(header::CONTENT_ENCODING);
-        let body = LeasedBody::new(
-            answer.read,
-            answer.rest,
-            Some(answer.lease),
-            stream && !encoded,
-            tap,
-            self.busy.take(),
-        );
-        let mut response = Response::from_parts(answer.head, Body::new(body));
-        forward::answer_headers(response.headers_mut(), served_by);
-        response
+        let label = self.proxy.roster.label(&answer.account);
+        self.log(answer.head.status, &label, answer.reason);
+        answer.into_response(&label, tap, self.busy.take())
     }
 
     /// Nobody serves it: what was kept from an earlier attempt, or why.
@@ -530,162 +504,10 @@ impl Exchange {
             status.as_u16()
         );
         match status.as_u16() {
+            // Side calls come in bursts, and say nothing that a person would look for.
+            ..400 if self.route != Route::Messages => tracing::debug!(device = %self.device, "{line}"),
             ..400 => tracing::info!(device = %self.device, "{line}"),
             _ => tracing::warn!(device = %self.device, "{line}"),
-        }
-    }
-}
-
-/// An answer whose lease is settled.
-struct Settled {
-    reason: Reason,
-    account: AccountId,
-    access: Secret,
-    head: http::response::Parts,
-    read: Vec<Bytes>,
-    rest: Body,
-    outcome: Outcome,
-    error: Option<ErrorBody>,
-}
-
-impl Settled {
-    /// The answer as it came.
-    fn into_response(self, proxy: &Proxy) -> Response {
-        let served_by = forward::served_by(&proxy.roster.label(&self.account), &self.reason.to_string());
-        let body = LeasedBody::new(self.read, self.rest, None, false, None, None);
-        let mut response = Response::from_parts(self.head, Body::new(body));
-        forward::answer_headers(response.headers_mut(), served_by);
-        response
-    }
-
-    /// Reads what is left of a small rejection, so that its connection can be used for the next attempt.
-    async fn read_to_end(self) {
-        let mut rest = http_body_util::Limited::new(self.rest, REJECTION_LIMIT);
-        let end = async { while let Some(Ok(_)) = rest.frame().await {} };
-        let _ = tokio::time::timeout(Duration::from_millis(250), end).await;
-        drop(rest);
-        // The client puts the connection back in a task of its own.
-        tokio::task::yield_now().await;
-    }
-}
-
-impl Answer {
-    fn settle(self) -> (Settled, Next) {
-        let account = self.lease.account().clone();
-        let next = self.lease.settle(&self.outcome);
-        let settled = Settled {
-            reason: self.reason,
-            account,
-            access: self.access,
-            head: self.head,
-            read: self.read,
-            rest: self.rest,
-            outcome: self.outcome,
-            error: self.error,
-        };
-        (settled, next)
-    }
-
-    fn served_by(&self, proxy: &Proxy) -> HeaderValue {
-        forward::served_by(&proxy.roster.label(self.lease.account()), &self.reason.to_string())
-    }
-
-    /// Reads the head, and as much of the body as decides what the answer means.
-    async fn understand(&mut self, proxy: &Proxy) {
-        let limits = Limits::read(&self.head.headers);
-        let now = proxy.scheduler.now();
-        let windows = limits.readings(now);
-        if !windows.is_empty() {
-            let allowed = limits.allowed() && self.head.status.is_success();
-            proxy
-                .scheduler
-                .observe(self.lease.account(), Observation::Reading { windows, allowed });
-        }
-        self.outcome = if forward::is_event_stream(self.head.status, &self.head.headers) {
-            match self.opening().await {
-                Opening::Error(error) => {
-                    let outcome = anthropic::judge_opening(&error);
-                    self.error = Some(error);
-                    outcome
-                }
-                Opening::Undecided | Opening::Content => Outcome::Served,
-            }
-        } else {
-            if anthropic::wants_body(self.head.status) {
-                self.error = self.rejection().await;
-            }
-            anthropic::judge(self.head.status, &limits, self.error.as_ref())
-        };
-        if let Outcome::Limited(rejection) = &self.outcome {
-            let limits: Vec<String> = rejection.windows.iter().map(|(kind, _)| kind.to_string()).collect();
-            let seat = proxy.roster.label(self.lease.account());
-            tracing::info!(account.id = %self.lease.account(), "`{seat}` has reached its {} limit; the request moves on", limits.join(" and "));
-        }
-    }
-
-    /// How the stream opens. What was read to see it is kept, and handed on first.
-    async fn opening(&mut self) -> Opening {
-        let mut copy = SideCopy::new(&self.head.headers, OPENING_LIMIT);
-        let mut time = std::pin::pin!(tokio::time::sleep(OPENING_TIME));
-        let mut held = 0;
-        loop {
-            let opening = anthropic::opening(copy.bytes());
-            if opening != Opening::Undecided || copy.is_closed() || held >= OPENING_LIMIT {
-                return opening;
-            }
-            tokio::select! {
-                biased;
-                more = self.read_more() => match more {
-                    Some(piece) => {
-                        held += piece.len();
-                        copy.write(&piece);
-                    }
-                    None => return opening,
-                },
-                () = &mut time => return opening,
-            }
-        }
-    }
-
-    /// The error that a rejection's body tells, if it can be understood.
-    async fn rejection(&mut self) -> Option<ErrorBody> {
-        let mut copy = SideCopy::new(&self.head.headers, REJECTION_LIMIT);
-        let mut held = 0;
-        let mut time = std::pin::pin!(tokio::time::sleep(OPENING_TIME));
-        while held < REJECTION_LIMIT && !copy.is_closed() {
-            let more = tokio::select! {
-                biased;
-                more = self.read_more() => more,
-                () = &mut time => None,
-            };
-            let Some(piece) = more else { break };
-            held += piece.len();
-            copy.write(&piece);
-        }
-        ErrorBody::read(copy.bytes())
-    }
-
-    /// Reads one more piece of the body, and keeps it; `None` at its end, or where it breaks.
-    async fn read_more(&mut self) -> Option<Bytes> {
-        loop {
-            match self.rest.frame().await {
-                None => {
-                    self.rest = Body::empty();
-                    return None;
-                }
-                Some(Err(error)) => {
-                    // What broke off here must break off for the client.
-                    let broken = futures_util::stream::iter([Err::<Bytes, _>(error)]);
-                    self.rest = Body::from_stream(broken);
-                    return None;
-                }
-                Some(Ok(frame)) => {
-                    if let Ok(piece) = frame.into_data() {
-                        self.read.push(piece.clone());
-                        return Some(piece);
-                    }
-                }
-            }
         }
     }
 }

@@ -28,6 +28,11 @@ impl Scheduler {
         }
     }
 
+    /// Wakes the driver: somebody waits for what it does.
+    pub fn hurry(&self) {
+        self.hurry.notify_one();
+    }
+
     /// Waits until something may be due.
     pub async fn hurried(&self) {
         self.hurry.notified().await;

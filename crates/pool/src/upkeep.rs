@@ -110,6 +110,8 @@ const RENEWAL_BACK_OFF: SignedDuration = SignedDuration::from_mins(5);
 const EXPIRED_BACK_OFF: SignedDuration = SignedDuration::from_secs(30);
 /// How soon a renewal is tried again when another held the locks.
 const BUSY_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+/// The same once the token has ended: whoever holds them is about to bring a new one.
+const BUSY_PAUSE_EXPIRED: SignedDuration = SignedDuration::from_secs(1);
 /// How soon a renewal is tried again where there is no network: it costs nothing, and comes back by itself.
 const UNREACHABLE_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 /// A renewal that is due within this time is worth waiting for.
@@ -257,7 +259,8 @@ impl Renewals {
                 self.tried_after_end |= !account.token.is_usable(now);
                 return;
             }
-            Renewal::Busy => BUSY_PAUSE,
+            Renewal::Busy if account.token.is_usable(now) => BUSY_PAUSE,
+            Renewal::Busy => BUSY_PAUSE_EXPIRED,
             Renewal::Unreachable => UNREACHABLE_PAUSE,
             Renewal::Failed(hint) => {
                 self.failures = (self.failures + 1).min(8);
