@@ -22,8 +22,8 @@ use crate::connections::{Connection, Connections};
 const FIRST_HEAD: Duration = Duration::from_secs(15);
 /// How long a connection may be kept without a request, and how long a later head may take.
 const KEPT: Duration = Duration::from_secs(300);
-/// The longest head.
-const HEAD_LIMIT: usize = 64 << 10;
+/// The longest head, and the most of a body that is read at once: below it, large uploads cost half as much again.
+const HEAD_LIMIT: usize = 256 << 10;
 /// A burst of devices that reconnect waits here.
 const BACKLOG: u32 = 1_024;
 /// How long running requests may take to end when the router stops.
