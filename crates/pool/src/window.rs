@@ -3,7 +3,7 @@
 //! Anthropic tells the same thing in three ways: a percentage in the usage answer, a fraction in response headers,
 //! and a status. Here it is one number with a type, so that per cent and fraction cannot be mixed up.
 
-use alloc::{collections::BTreeMap, string::String, sync::Arc};
+use alloc::{string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
 use jiff::Timestamp;
@@ -140,30 +140,30 @@ impl Window {
     }
 }
 
-/// The windows of one seat. A window that was never seen is absent, which is not the same as empty.
+/// The windows of one seat, by kind. A window that was never seen is absent, which is not the same as empty.
+///
+/// A handful in a row: every choice walks over those of every seat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Windows(BTreeMap<WindowKind, Window>);
+pub struct Windows(Vec<(WindowKind, Window)>);
 
 impl Windows {
     /// Keeps the later of what is known and `seen`.
     pub fn observe(&mut self, kind: WindowKind, seen: Window) {
-        match self.0.get_mut(&kind) {
-            Some(known) if known.observed_at > seen.observed_at => {}
-            Some(known) => *known = seen,
-            None => {
-                self.0.insert(kind, seen);
-            }
+        match self.0.binary_search_by(|(known, _)| known.cmp(&kind)) {
+            Ok(at) if self.0[at].1.observed_at > seen.observed_at => {}
+            Ok(at) => self.0[at].1 = seen,
+            Err(at) => self.0.insert(at, (kind, seen)),
         }
     }
 
     /// The window of that kind, if it was ever seen.
     pub fn get(&self, kind: &WindowKind) -> Option<&Window> {
-        self.0.get(kind)
+        self.iter().find(|(known, _)| *known == kind).map(|(_, window)| window)
     }
 
     /// All windows that were seen, in the order five-hour, weekly, families by name.
     pub fn iter(&self) -> impl Iterator<Item = (&WindowKind, &Window)> {
-        self.0.iter()
+        self.0.iter().map(|(kind, window)| (kind, window))
     }
 
     /// The fullest of the windows that count `model`; `None` if none of them was ever seen.
@@ -177,12 +177,12 @@ impl Windows {
 
     /// When any of them was last seen.
     pub fn observed_at(&self) -> Option<Timestamp> {
-        self.0.values().map(|window| window.observed_at).max()
+        self.0.iter().map(|(_, window)| window.observed_at).max()
     }
 
     /// Notes that the machine's clock was set: nothing was seen in the future.
     pub(crate) fn woke(&mut self, now: Timestamp) {
-        for window in self.0.values_mut() {
+        for (_, window) in &mut self.0 {
             window.observed_at = window.observed_at.min(now);
         }
     }
