@@ -1,6 +1,7 @@
-.PHONY: run test check sim
+.PHONY: run test check sim soak
 
 run:   ; @scripts/prepare run && scripts/run
 test:  ; @scripts/prepare test && scripts/test && scripts/check
 check: ; @scripts/prepare check && scripts/check
 sim:   ; @scripts/prepare run && SEEDS=$${SEEDS:-10000} scripts/cargo test --release --locked -p gateway --test sim -- --nocapture
+soak:  ; @scripts/prepare test && ROUNDS=$${ROUNDS:-50} scripts/test -p claude-proxy-router --test shared_login -- --nocapture
