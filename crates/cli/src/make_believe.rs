@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use gateway::config::Config;
+use gateway::config::{Config, PORT};
 use gateway::paths::Paths;
 use gateway::ports::{Clock as _, SystemClock};
 use sandbox::{Identity, Sandbox, Seat};
@@ -15,8 +15,6 @@ use tokio::net::TcpListener;
 
 /// The key of the sandbox's router. It opens nothing real.
 pub(crate) const SANDBOX_KEY: &str = "sandbox-key";
-/// The router's usual port.
-const PORT: u16 = 18_787;
 
 /// How to run the pretended Anthropic alone.
 #[derive(clap::Args)]

@@ -14,6 +14,9 @@ use http::Uri;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+/// The port to listen on where the settings name none.
+pub const PORT: u16 = 18_787;
+
 /// The settings in force.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -342,7 +345,7 @@ impl Written {
         }
         Ok(Config {
             hosts: hosts(self.host)?,
-            port: within("port", self.port.unwrap_or(18_787), 1, 65_535)? as u16,
+            port: within("port", self.port.unwrap_or(PORT.into()), 1, 65_535)? as u16,
             router_key: String::new(),
             upstream: origin(upstream)?,
             token_url: url("tokenUrl", token_url)?,

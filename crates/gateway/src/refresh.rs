@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::body::Body;
 use http::{Request, StatusCode, Uri, header};
 use jiff::{SignedDuration, Timestamp};
+use pool::upkeep::RENEWED_BEFORE;
 use tower::ServiceExt as _;
 
 use crate::anthropic::{self, Grant, TokenAnswer};
@@ -19,8 +20,6 @@ use crate::ports::{Clock, Upstream, UpstreamError};
 use crate::profile::Profile;
 use crate::usage::USER_AGENT;
 
-/// A token that ends sooner than this is renewed; Claude Code's own margin.
-pub const MARGIN: SignedDuration = SignedDuration::from_secs(300);
 /// A token answer is a few kilobytes.
 const LIMIT: usize = 256 << 10;
 /// How often the storage lock is tried for, and how long apart: its holders need milliseconds.
@@ -193,7 +192,9 @@ impl Renewer {
 
     fn is_fresh(&self, login: &Credential) -> bool {
         let now = self.clock.now();
-        login.expires_at.is_none_or(|end| end.duration_since(now) > MARGIN)
+        login
+            .expires_at
+            .is_none_or(|end| end.duration_since(now) > RENEWED_BEFORE)
     }
 
     async fn read(&self, profile: &Profile) -> Result<Document, CredentialError> {

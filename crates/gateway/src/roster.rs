@@ -35,8 +35,8 @@ pub struct Seat {
     /// The directories that hold a login of this seat.
     pub dirs: Vec<PathBuf>,
     profiles: Vec<Profile>,
-    /// The state of its login, where it is not well.
-    pub trouble: Option<Trouble>,
+    /// Whether a login file of it cannot be read; the last good token is used while it lasts.
+    pub unreadable: bool,
     /// Whether its login is renewed but could not be saved yet.
     pub unsaved: bool,
     /// Whether logins are renewed at all.
@@ -89,17 +89,6 @@ impl Seat {
             times: times + 1,
         });
     }
-}
-
-/// What is wrong with a seat's login.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// There is none.
-    LoggedOut,
-    /// Its file cannot be read; the last good token is used while it lasts.
-    Unreadable,
-    /// Anthropic refused its token.
-    Refused,
 }
 
 /// A directory as it was last read.
@@ -256,9 +245,6 @@ impl Roster {
                     None => login.token(),
                 });
             seat.login = best;
-            if matches!(token, Token::Refused { .. }) {
-                seat.trouble = Some(Trouble::Refused);
-            }
             seat.renews = self.config.token_refresh != TokenRefresh::Nobody;
             seat.unsaved = seat
                 .login
@@ -387,7 +373,7 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
                 plan: None,
                 dirs: Vec::new(),
                 profiles: Vec::new(),
-                trouble: None,
+                unreadable: false,
                 unsaved: false,
                 renews: false,
                 login: None,
@@ -402,12 +388,7 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
         logins.extend(reading.credential.clone().map(|login| (profile.clone(), login)));
         // With no login to go on with, the first failure is worth telling.
         if reading.failures >= FAILURES_TOLD || (reading.failures > 0 && reading.credential.is_none()) {
-            seat.trouble = Some(Trouble::Unreadable);
-        }
-    }
-    for (seat, logins) in seats.values_mut() {
-        if logins.is_empty() && seat.trouble.is_none() {
-            seat.trouble = Some(Trouble::LoggedOut);
+            seat.unreadable = true;
         }
     }
     name(wishes, &mut seats);

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use pool::{Account, Renewal, Renewals, Token, WindowKind};
 use serde::{Deserialize, Serialize};
 
-use crate::roster::{Seat, Trouble};
+use crate::roster::Seat;
 
 /// The shape's version; a reader that knows a lower one may go by the fields it knows.
 pub const VERSION: u32 = 1;
@@ -221,9 +221,7 @@ fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
         Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),
         Some(Renewal::Failed(_) | Renewal::Unreachable) => Some(LoginTrouble::Retrying),
         None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
-        None | Some(Renewal::Done | Renewal::Busy) => {
-            (seat.trouble == Some(Trouble::Unreadable)).then_some(LoginTrouble::Unreadable)
-        }
+        None | Some(Renewal::Done | Renewal::Busy) => seat.unreadable.then_some(LoginTrouble::Unreadable),
     }
 }
 
@@ -232,7 +230,7 @@ fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) ->
         return SeatState::Paused;
     }
     match account.token {
-        Token::Missing if seat.trouble == Some(Trouble::Unreadable) => return SeatState::Unreadable,
+        Token::Missing if seat.unreadable => return SeatState::Unreadable,
         Token::Missing => return SeatState::LoggedOut,
         token @ (Token::Refused { .. } | Token::Valid { .. }) if !token.is_usable(now) => {
             return match login_trouble(renewals, seat) {

@@ -101,7 +101,7 @@ impl UsagePolls {
     }
 }
 
-/// A token that ends sooner than this is renewed.
+/// A token that ends sooner than this is renewed; Claude Code's own margin.
 pub const RENEWED_BEFORE: SignedDuration = SignedDuration::from_secs(300);
 /// When a renewal that is backing off is tried once more before the token ends.
 const LAST_CHANCE: SignedDuration = SignedDuration::from_secs(45);
