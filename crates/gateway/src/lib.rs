@@ -91,6 +91,7 @@ impl Gateway {
         let policy = Policy {
             usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
             renews: config.token_refresh != TokenRefresh::Nobody,
+            ..Policy::default()
         };
         let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
         let mut keys = Keys::default();
@@ -131,6 +132,7 @@ impl Gateway {
             zone: ports.zone,
             budget: Arc::default(),
             owners: Arc::new(Mutex::default()),
+            hold_s: config.hold_s,
         };
         Self {
             proxy: Arc::new(proxy),
