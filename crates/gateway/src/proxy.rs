@@ -278,6 +278,7 @@ impl Exchange {
         pool::Request {
             conversation: self.conversation(found),
             model: found.model.clone(),
+            allowed: None,
             owner: owners.of(own.into_iter().chain(&found.ids)),
             again: self.again.clone(),
             tried: self.tried.clone(),
