@@ -11,6 +11,7 @@
 pub mod ports;
 pub mod paths;
 pub mod config;
+pub mod settings;
 pub mod anthropic;
 pub mod decode;
 pub mod peek;
@@ -37,6 +38,8 @@ pub mod instance;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
+pub mod verbs;
+pub mod workers;
 mod start;
 
 use std::path::PathBuf;
@@ -60,6 +63,7 @@ use crate::proxy::Proxy;
 use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
+use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 
 /// What the gateway needs of the outside.
@@ -80,9 +84,11 @@ pub struct Ports {
 }
 
 /// The router without its sockets.
+#[derive(Clone)]
 pub struct Gateway {
     proxy: Arc<Proxy>,
     driver: Driver,
+    settings: Arc<Settings>,
 }
 
 impl Gateway {
@@ -96,9 +102,10 @@ impl Gateway {
         let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
         let mut keys = Keys::default();
         keys.add("first device", &config.router_key);
-        let config = Arc::new(config);
+        let settings = Arc::new(Settings::new(config, paths.config.clone()));
+        let config = settings.now();
         let roster = Roster::new(
-            Arc::clone(&config),
+            Arc::clone(&settings),
             paths.clone(),
             Arc::clone(&scheduler),
             Arc::clone(&ports.store),
@@ -137,6 +144,7 @@ impl Gateway {
         Self {
             proxy: Arc::new(proxy),
             driver,
+            settings,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
@@ -43,15 +45,18 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves `app` on `listeners` until `stop` is told; then accepts nothing more, and waits for what runs.
-pub async fn serve(listeners: Vec<TcpListener>, app: axum::Router, stop: Arc<Notify>) {
+/// Serves `app` on `listeners` until `stop` is told; then accepts nothing more, and waits for what runs. Connections
+/// go to `workers` in turn, and each stays where it is.
+pub async fn serve(listeners: Vec<TcpListener>, app: axum::Router, workers: Vec<runtime::Handle>, stop: Arc<Notify>) {
     let connections = Connections::default();
+    let workers = Arc::new(Turns::new(workers));
     let graceful = Arc::new(GracefulShutdown::new());
     let mut accepting = JoinSet::new();
     for listener in listeners {
         accepting.spawn(accept(
             listener,
             app.clone(),
+            Arc::clone(&workers),
             connections.clone(),
             Arc::clone(&graceful),
         ));
@@ -68,13 +73,45 @@ pub async fn serve(listeners: Vec<TcpListener>, app: axum::Router, stop: Arc<Not
     }
 }
 
-async fn accept(listener: TcpListener, app: axum::Router, connections: Connections, graceful: Arc<GracefulShutdown>) {
+/// The threads that serve, each in its turn.
+struct Turns {
+    workers: Vec<runtime::Handle>,
+    next: AtomicUsize,
+}
+
+impl Turns {
+    const fn new(workers: Vec<runtime::Handle>) -> Self {
+        Self {
+            workers,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    fn next(&self) -> &runtime::Handle {
+        &self.workers[self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len()]
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    app: axum::Router,
+    workers: Arc<Turns>,
+    connections: Connections,
+    graceful: Arc<GracefulShutdown>,
+) {
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        // A socket is watched by the runtime it was registered with: it is taken from this one's list.
+        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => {
                 // Without it the kernel holds small events back until the last one is acknowledged.
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(converse(stream, app.clone(), connections.open(), graceful.watcher()));
+                let (app, connection, watcher) = (app.clone(), connections.open(), graceful.watcher());
+                workers.next().spawn(async move {
+                    match TcpStream::from_std(stream) {
+                        Ok(stream) => converse(stream, app, connection, watcher).await,
+                        Err(error) => tracing::warn!("could not serve a connection: {error}"),
+                    }
+                });
             }
             Err(error) => {
                 // Out of descriptors, or a client that left at once: wait for one to come back.

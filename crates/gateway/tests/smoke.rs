@@ -75,6 +75,7 @@ impl Router {
         let serving = tokio::spawn(gateway::serve::serve(
             vec![listener],
             gateway.router(),
+            vec![tokio::runtime::Handle::current()],
             Arc::clone(&stop),
         ));
         Self {
