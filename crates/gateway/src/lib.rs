@@ -97,7 +97,6 @@ impl Gateway {
         let policy = Policy {
             usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
             renews: config.token_refresh != TokenRefresh::Nobody,
-            ..Policy::default()
         };
         let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
         let mut keys = Keys::default();
@@ -139,7 +138,7 @@ impl Gateway {
             zone: ports.zone,
             budget: Arc::default(),
             owners: Arc::new(Mutex::default()),
-            hold_s: config.hold_s,
+            settings: Arc::clone(&settings),
         };
         Self {
             proxy: Arc::new(proxy),

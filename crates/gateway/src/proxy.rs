@@ -29,6 +29,7 @@ use crate::peek::Found;
 use crate::ports::{Network, UpstreamError};
 use crate::roster::Roster;
 use crate::scheduler::{Claim, LeaseGuard, Scheduler};
+use crate::settings::Settings;
 
 /// How long a request may go from seat to seat before it is answered.
 const MOVING_FOR: SignedDuration = SignedDuration::from_secs(30);
@@ -63,8 +64,8 @@ pub struct Proxy {
     pub budget: Arc<Budget>,
     /// Who issued which id.
     pub owners: Arc<Mutex<Owners>>,
-    /// How long a request is held open for a seat to return, in seconds.
-    pub hold_s: u16,
+    /// The settings.
+    pub settings: Arc<Settings>,
 }
 
 /// The routes: ours under `/_router/`, all else is forwarded or refused.
@@ -308,11 +309,9 @@ impl Exchange {
             return Duration::ZERO;
         }
         let now = self.proxy.scheduler.now();
-        let longest = match self.timeout_s() {
-            // The client must not give up before we do.
-            Some(timeout) => u64::from(self.proxy.hold_s).min(timeout / 2),
-            None => self.proxy.hold_s.into(),
-        };
+        let wanted = u64::from(self.proxy.settings.now().hold_s);
+        // The client must not give up before we do.
+        let longest = self.timeout_s().map_or(wanted, |timeout| wanted.min(timeout / 2));
         let ends = *self
             .held_until
             .get_or_insert(now + SignedDuration::from_secs(longest as i64));

@@ -13,8 +13,8 @@ use crate::control::{self, Command, CommandError, Commander, Reply};
 use crate::paths::Paths;
 use crate::serve;
 use crate::snapshot::Snapshot;
-use crate::workers::{self, Helpers};
 use crate::verbs::Running;
+use crate::workers::{self, Helpers};
 use crate::{Gateway, Ports};
 
 /// Why the router did not start.

@@ -246,6 +246,12 @@ async fn rt_09_trouble_with_side_calls_says_nothing_about_turns_and_is_not_retri
     }
 }
 
+/// The status of a streamed turn, whose body nobody waits for.
+async fn head_of_a_turn(bench: &Bench) -> u16 {
+    let response = bench.open(messages(&stream_body(OPUS, "hello"))).await;
+    response.status().as_u16()
+}
+
 #[tokio::test(start_paused = true)]
 async fn extra_usage_is_spent_as_the_owner_wants() {
     let with = |wish: &'static str| async move {
@@ -255,21 +261,16 @@ async fn extra_usage_is_spent_as_the_owner_wants() {
         bench.sandbox.script_always("tok-A", MESSAGES, beyond(Answer::sse_ok()));
         bench
     };
-    let ask = |bench: &Bench| {
-        let request = messages(&stream_body(OPUS, "hello"));
-        let sent = bench.open(request);
-        async move { sent.await.status().as_u16() }
-    };
     for (wish, first, with_b_full) in [
         ("never", "tok-B", 429),
         ("last", "tok-B", 200),
         ("allowed", "tok-A", 200),
     ] {
         let bench = with(wish).await;
-        assert_eq!(ask(&bench).await, 200, "{wish}");
+        assert_eq!(head_of_a_turn(&bench).await, 200, "{wish}");
         assert_eq!(bench.tokens(MESSAGES).last().unwrap(), first, "{wish}");
         bench.sandbox.use_up("B", Allowance::FiveHour, 1.0);
-        assert_eq!(ask(&bench).await, with_b_full, "{wish}");
+        assert_eq!(head_of_a_turn(&bench).await, with_b_full, "{wish}");
         bench.settle().await;
         assert_eq!(
             bench.sandbox.open_streams(),
