@@ -481,8 +481,13 @@ async fn a_herd_of_thirty_that_fails_over_meets_few_refusals_and_the_clients_non
         assert_eq!(bench.send(turn(number)).await.status, 200);
     }
     assert_eq!(counts(&bench)["tok-X"], 30);
-    bench.sandbox.use_up("X", Allowance::FiveHour, 1.0);
-    bench.sandbox.use_up("A", Allowance::FiveHour, 1.0);
+    // Answers take their time, so that all of them are on their way before the first refusal comes.
+    let full = || Answer::rejected_five_hour(T, T + 3_600).after_ms(300);
+    bench.sandbox.script_always("tok-X", MESSAGES, full());
+    bench.sandbox.script_always("tok-A", MESSAGES, full());
+    for seat in ["tok-B", "tok-C"] {
+        bench.sandbox.script_always(seat, MESSAGES, Answer::ok().after_ms(2_000));
+    }
     bench.sandbox.take_requests();
     let replies = join_all((0..30).map(|number| bench.send(turn(number)))).await;
     let seen = replies.iter().filter(|reply| reply.status == 429).count();
