@@ -23,6 +23,8 @@ pub mod scheduler;
 pub mod usage;
 pub mod refresh;
 pub mod roster;
+pub mod addresses;
+pub mod devices;
 pub mod connections;
 pub mod body;
 pub mod error;
@@ -34,6 +36,7 @@ pub mod proxy;
 pub mod snapshot;
 pub mod control;
 pub mod instance;
+pub mod listen;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
@@ -49,10 +52,12 @@ use pool::{Policy, Pool};
 pub use start::{Handle, StartError, start};
 
 use crate::config::{Config, TokenRefresh};
+use crate::connections::Connections;
 use crate::credential::Store;
 use crate::delegate::Claude;
+use crate::devices::{DeviceError, DeviceView, Devices};
 use crate::driver::Driver;
-use crate::gate::{Keys, Names};
+use crate::gate::Names;
 use crate::ledger::Ledger;
 use crate::paths::Paths;
 use crate::ports::{Clock, Network, Upstream};
@@ -83,6 +88,7 @@ pub struct Ports {
 pub struct Gateway {
     proxy: Arc<Proxy>,
     driver: Driver,
+    connections: Connections,
 }
 
 impl Gateway {
@@ -93,8 +99,7 @@ impl Gateway {
             renews: config.token_refresh != TokenRefresh::Nobody,
         };
         let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
-        let mut keys = Keys::default();
-        keys.add("first device", &config.router_key);
+        let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
         let config = Arc::new(config);
         let roster = Roster::new(
             Arc::clone(&config),
@@ -126,7 +131,7 @@ impl Gateway {
             roster,
             network: ports.network,
             origin: config.upstream.clone(),
-            keys,
+            devices,
             names: Names::new(machine_names()),
             zone: ports.zone,
             budget: Arc::default(),
@@ -135,6 +140,7 @@ impl Gateway {
         Self {
             proxy: Arc::new(proxy),
             driver,
+            connections: Connections::default(),
         }
     }
 
@@ -163,6 +169,27 @@ impl Gateway {
             .collect()
     }
 
+    /// The owner's devices.
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.proxy.devices
+    }
+
+    /// The connections that devices have open.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Shuts a device out: its key opens nothing more, and its running answers are cut.
+    ///
+    /// # Errors
+    /// If there is no such device, it is the first, or nothing can be saved.
+    pub fn revoke(&self, device: &str) -> Result<DeviceView, DeviceError> {
+        let revoked = self.proxy.devices.revoke(device)?;
+        self.connections.cut(&revoked.id);
+        tracing::info!("the device `{}` was shut out", revoked.name);
+        Ok(revoked)
+    }
+
     /// The pool, for those who watch it.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.proxy.scheduler
@@ -184,6 +211,7 @@ impl Gateway {
             program: env!("CARGO_PKG_VERSION").into(),
             now: self.proxy.scheduler.now().as_second(),
             listening: listening.to_vec(),
+            waiting: Vec::new(),
             sandbox,
             seats: views,
         }

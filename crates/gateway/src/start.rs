@@ -4,12 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::control::{self, Control};
+use crate::devices::Devices;
+use crate::listen::{Door, Doors};
 use crate::paths::Paths;
 use crate::serve;
 use crate::snapshot::Snapshot;
@@ -80,7 +83,7 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         let _inside = runtime.enter();
         open(&config, paths)
     };
-    let (listeners, control) = match opened {
+    let (doors, listeners, control) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             // Whoever starts a router may run on a runtime of their own, where this one must not be waited for.
@@ -88,17 +91,17 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
             return Err(error);
         }
     };
-    let listening: Vec<SocketAddr> = listeners
-        .iter()
-        .filter_map(|listener| listener.local_addr().ok())
-        .collect();
+    let listening = doors.those(Door::Open);
     let gateway = Arc::new(Gateway::new(config, paths, ports));
     let snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync> = {
-        let (gateway, listening) = (
-            Arc::clone(&gateway),
-            listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        );
-        Arc::new(move || gateway.snapshot(&listening, sandbox))
+        let (gateway, doors) = (Arc::clone(&gateway), doors.clone());
+        Arc::new(move || {
+            let words = |door| doors.those(door).iter().map(ToString::to_string).collect::<Vec<_>>();
+            let mut snapshot = gateway.snapshot(&words(Door::Open), sandbox);
+            snapshot.waiting = words(Door::Waiting);
+            snapshot.waiting.extend(words(Door::Taken));
+            snapshot
+        })
     };
     let stop = Arc::new(Notify::new());
     let control_socket = ControlSocket {
@@ -118,7 +121,17 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
                 let _ = ready.send(());
                 let driving = tokio::spawn(gateway.driver().run());
                 tokio::spawn(control::serve(control_socket.listener, control_socket.control));
-                serve::serve(listeners, gateway.router(), stopped).await;
+                let keeping = tokio::spawn(keep_counts(Arc::clone(gateway.devices())));
+                serve::serve(
+                    doors,
+                    listeners,
+                    gateway.router(),
+                    gateway.connections().clone(),
+                    stopped,
+                )
+                .await;
+                keeping.abort();
+                flush(gateway.devices());
                 // No new renewal begins; one under way is finished and saved.
                 driving.abort();
                 let _ = driving.await;
@@ -136,21 +149,32 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
     })
 }
 
-/// Opens every port and the control socket.
-fn open(config: &Config, paths: &Paths) -> Result<(Vec<TcpListener>, UnixListener), StartError> {
-    let listen = |host| {
-        let address = SocketAddr::new(host, config.port);
-        serve::listen(address).map_err(|source| StartError::Listen { address, source })
-    };
-    let listeners = config
-        .hosts
-        .iter()
-        .copied()
-        .map(listen)
-        .collect::<Result<Vec<_>, _>>()?;
+/// Opens the ports whose addresses are there, and the control socket.
+fn open(config: &Config, paths: &Paths) -> Result<(Doors, Vec<TcpListener>, UnixListener), StartError> {
+    let wanted = config.hosts.iter().map(|host| SocketAddr::new(*host, config.port));
+    let (doors, opened) =
+        Doors::open(wanted.collect()).map_err(|(address, source)| StartError::Listen { address, source })?;
     let control = control::open(&paths.socket).map_err(StartError::Control)?;
-    Ok((listeners, control))
+    Ok((doors, opened, control))
 }
+
+/// Saves the devices' counts now and then: a crash costs a few minutes of them.
+async fn keep_counts(devices: Arc<Devices>) {
+    loop {
+        tokio::time::sleep(SAVED_EVERY).await;
+        let devices = Arc::clone(&devices);
+        let _ = tokio::task::spawn_blocking(move || flush(&devices)).await;
+    }
+}
+
+fn flush(devices: &Devices) {
+    if let Err(error) = devices.flush() {
+        tracing::warn!("the devices' counts could not be saved: {error}");
+    }
+}
+
+/// How often the devices' counts are saved.
+const SAVED_EVERY: Duration = Duration::from_secs(300);
 
 struct ControlSocket {
     listener: UnixListener,
