@@ -11,6 +11,7 @@
 pub mod ports;
 pub mod paths;
 pub mod config;
+pub mod settings;
 pub mod anthropic;
 pub mod decode;
 pub mod peek;
@@ -40,6 +41,7 @@ pub mod listen;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
+pub mod verbs;
 mod start;
 
 use std::path::PathBuf;
@@ -65,6 +67,7 @@ use crate::proxy::Proxy;
 use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
+use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 
 /// What the gateway needs of the outside.
@@ -85,10 +88,12 @@ pub struct Ports {
 }
 
 /// The router without its sockets.
+#[derive(Clone)]
 pub struct Gateway {
     proxy: Arc<Proxy>,
     driver: Driver,
     connections: Connections,
+    settings: Arc<Settings>,
 }
 
 impl Gateway {
@@ -100,9 +105,10 @@ impl Gateway {
         };
         let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
         let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
-        let config = Arc::new(config);
+        let settings = Arc::new(Settings::new(config, paths.config.clone()));
+        let config = settings.now();
         let roster = Roster::new(
-            Arc::clone(&config),
+            Arc::clone(&settings),
             paths.clone(),
             Arc::clone(&scheduler),
             Arc::clone(&ports.store),
@@ -141,6 +147,7 @@ impl Gateway {
             proxy: Arc::new(proxy),
             driver,
             connections: Connections::default(),
+            settings,
         }
     }
 

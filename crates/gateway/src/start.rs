@@ -10,12 +10,13 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 
 use crate::config::Config;
-use crate::control::{self, Control};
+use crate::control::{self, Command, CommandError, Commander, Reply};
 use crate::devices::Devices;
 use crate::listen::{Door, Doors};
 use crate::paths::Paths;
 use crate::serve;
 use crate::snapshot::Snapshot;
+use crate::verbs::Running;
 use crate::{Gateway, Ports};
 
 /// Why the router did not start.
@@ -42,20 +43,33 @@ pub enum StartError {
 pub struct Handle {
     /// Where it listens.
     pub listening: Vec<SocketAddr>,
-    snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync>,
-    stop: Arc<Notify>,
+    running: Arc<Running>,
+    commander: Commander,
     thread: JoinHandle<()>,
 }
 
 impl Handle {
     /// The router as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        (self.snapshot)()
+        self.running.snapshot()
+    }
+
+    /// Does what `command` says, on the router's own runtime; it may be awaited on any.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub async fn command(&self, command: Command) -> Reply {
+        (self.commander)(command).await
+    }
+
+    /// The same for those who outlive this handle.
+    pub fn commander(&self) -> Commander {
+        Arc::clone(&self.commander)
     }
 
     /// Stops it when told: it accepts nothing more, and running answers have ten seconds to end.
     pub fn stopper(&self) -> Arc<Notify> {
-        Arc::clone(&self.stop)
+        Arc::clone(&self.running.stop)
     }
 
     /// Waits for its end.
@@ -83,7 +97,7 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         let _inside = runtime.enter();
         open(&config, paths)
     };
-    let (doors, listeners, control) = match opened {
+    let (doors, opened, control) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             // Whoever starts a router may run on a runtime of their own, where this one must not be waited for.
@@ -92,44 +106,27 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         }
     };
     let listening = doors.those(Door::Open);
-    let gateway = Arc::new(Gateway::new(config, paths, ports));
-    let snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync> = {
-        let (gateway, doors) = (Arc::clone(&gateway), doors.clone());
-        Arc::new(move || {
-            let words = |door| doors.those(door).iter().map(ToString::to_string).collect::<Vec<_>>();
-            let mut snapshot = gateway.snapshot(&words(Door::Open), sandbox);
-            snapshot.waiting = words(Door::Waiting);
-            snapshot.waiting.extend(words(Door::Taken));
-            snapshot
-        })
-    };
-    let stop = Arc::new(Notify::new());
-    let control_socket = ControlSocket {
-        listener: control,
-        control: Control {
-            snapshot: Arc::clone(&snapshot),
-            stop: Arc::clone(&stop),
-        },
-    };
+    let running = Arc::new(Running {
+        gateway: Gateway::new(config, paths, ports),
+        doors: doors.clone(),
+        sandbox,
+        stop: Arc::new(Notify::new()),
+    });
+    let commander = commander(&running, runtime.handle().clone());
     let (ready, is_ready) = mpsc::channel();
-    let stopped = Arc::clone(&stop);
+    let (inside, commanded) = (Arc::clone(&running), Arc::clone(&commander));
     let thread = thread::Builder::new()
         .name("gateway".into())
         .spawn(move || {
             runtime.block_on(async move {
+                let gateway = &inside.gateway;
                 gateway.scan().await;
                 let _ = ready.send(());
                 let driving = tokio::spawn(gateway.driver().run());
-                tokio::spawn(control::serve(control_socket.listener, control_socket.control));
+                tokio::spawn(control::serve(control, commanded));
                 let keeping = tokio::spawn(keep_counts(Arc::clone(gateway.devices())));
-                serve::serve(
-                    doors,
-                    listeners,
-                    gateway.router(),
-                    gateway.connections().clone(),
-                    stopped,
-                )
-                .await;
+                let connections = gateway.connections().clone();
+                serve::serve(doors, opened, gateway.router(), connections, Arc::clone(&inside.stop)).await;
                 keeping.abort();
                 flush(gateway.devices());
                 // No new renewal begins; one under way is finished and saved.
@@ -143,9 +140,21 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
     let _ = is_ready.recv();
     Ok(Handle {
         listening,
-        snapshot,
-        stop,
+        running,
+        commander,
         thread,
+    })
+}
+
+/// Runs commands on the router's runtime, whoever awaits them.
+fn commander(running: &Arc<Running>, runtime: tokio::runtime::Handle) -> Commander {
+    let running = Arc::clone(running);
+    Arc::new(move |command| {
+        let done = runtime.spawn(Arc::clone(&running).command(command));
+        Box::pin(async move {
+            done.await
+                .unwrap_or_else(|_| Err(CommandError::new("stopping", "the router is stopping")))
+        })
     })
 }
 
@@ -175,11 +184,6 @@ fn flush(devices: &Devices) {
 
 /// How often the devices' counts are saved.
 const SAVED_EVERY: Duration = Duration::from_secs(300);
-
-struct ControlSocket {
-    listener: UnixListener,
-    control: Control,
-}
 
 /// A thousand streams want two thousand descriptors; macOS starts with 256.
 fn raise_descriptor_limit() {

@@ -918,7 +918,7 @@ async fn nw_03_an_upstream_that_refuses_and_comes_back_is_used_again_at_once() {
 
     let sandbox = Sandbox::new(Arc::new(|| SystemClock.now().as_millisecond()));
     sandbox.add_seat(seat("A"));
-    let listener = gateway::serve::listen(address).unwrap();
+    let listener = gateway::listen::listen(address).unwrap();
     tokio::spawn(sandbox::serve(listener, sandbox.clone()));
     assert_eq!(router.ask(&turn(&body)).await.status(), 200);
 }
