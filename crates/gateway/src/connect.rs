@@ -58,11 +58,17 @@ pub fn block(url: &str, key: &str, mode: Mode, form: Form) -> String {
             all.iter().map(line).collect()
         }
         Form::Settings => {
-            let env: Map<String, Value> = all.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+            let env: Map<String, Value> = all
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect();
             format!("{:#}\n", json!({"env": env}))
         }
         Form::Vscode => {
-            let list: Vec<Value> = all.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+            let list: Vec<Value> = all
+                .iter()
+                .map(|(name, value)| json!({"name": name, "value": value}))
+                .collect();
             format!("{:#}\n", json!({"claudeCode.environmentVariables": list}))
         }
     }
@@ -138,9 +144,15 @@ impl std::str::FromStr for Link {
         };
         let is_key = key.len() >= 8 && key.bytes().all(|byte| byte.is_ascii_graphic());
         let url = format!("http://{address}");
-        let is_url = url.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()));
+        let is_url = url
+            .parse::<http::Uri>()
+            .is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()));
         match is_key && is_url {
-            true => Ok(Self { url, key: key.to_owned(), mode }),
+            true => Ok(Self {
+                url,
+                key: key.to_owned(),
+                mode,
+            }),
             false => Err(NoLink),
         }
     }
@@ -180,7 +192,10 @@ mod tests {
             assert_eq!(settings["env"].as_object().unwrap().len(), all.len());
             for (at, (name, value)) in all.iter().enumerate() {
                 assert_eq!(settings["env"][name], *value);
-                assert_eq!(vscode["claudeCode.environmentVariables"][at], json!({"name": name, "value": value}));
+                assert_eq!(
+                    vscode["claudeCode.environmentVariables"][at],
+                    json!({"name": name, "value": value})
+                );
             }
         }
     }
@@ -189,7 +204,10 @@ mod tests {
     fn a_shell_reads_back_what_was_meant() {
         for value in ["plain", "two words", "it's", "$HOME `x`", "http://[fd7a::1]:1", ""] {
             let script = format!("x={}; printf %s \"$x\"", quoted(value));
-            let output = std::process::Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
+            let output = std::process::Command::new("/bin/sh")
+                .args(["-c", &script])
+                .output()
+                .unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), value);
         }
     }
@@ -197,14 +215,27 @@ mod tests {
     #[test]
     fn a_link_says_all_and_shows_no_key_in_a_log() {
         for (url, mode) in [(URL, Mode::Token), ("http://[fd7a::1]:18787", Mode::Login)] {
-            let link = Link { url: url.into(), key: "rk-01234567".into(), mode };
+            let link = Link {
+                url: url.into(),
+                key: "rk-01234567".into(),
+                mode,
+            };
             let text = link.to_string();
-            assert!(text.starts_with("claude-proxy-router://") && !text.contains(' '), "{text}");
+            assert!(
+                text.starts_with("claude-proxy-router://") && !text.contains(' '),
+                "{text}"
+            );
             assert_eq!(text.parse::<Link>(), Ok(link.clone()));
             assert!(!format!("{link:?}").contains("01234567"));
         }
-        for no in ["", "http://x/token#rk-01234567", "claude-proxy-router://x/token", "claude-proxy-router:///token#rk-01234567",
-            "claude-proxy-router://x:1/other#rk-01234567", "claude-proxy-router://x:1/token#a b c d e f"] {
+        for no in [
+            "",
+            "http://x/token#rk-01234567",
+            "claude-proxy-router://x/token",
+            "claude-proxy-router:///token#rk-01234567",
+            "claude-proxy-router://x:1/other#rk-01234567",
+            "claude-proxy-router://x:1/token#a b c d e f",
+        ] {
             assert_eq!(no.parse::<Link>(), Err(NoLink), "{no}");
         }
     }

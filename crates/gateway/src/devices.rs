@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use pool::AccountId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -151,8 +152,8 @@ pub struct Device {
     pub name: String,
     /// Its id.
     pub id: String,
-    /// The ids of the only seats that may serve it.
-    pub seats: Option<Vec<String>>,
+    /// The only seats that may serve it.
+    pub seats: Option<Vec<AccountId>>,
     created_at: Option<i64>,
     key: Option<KeyHash>,
     seen: Arc<Seen>,
@@ -178,7 +179,7 @@ impl Device {
         Self {
             name: view.name,
             id: view.id,
-            seats: view.seats,
+            seats: view.seats.map(ids),
             created_at: view.created_at,
             key: entry.key_hash.filter(|_| !view.revoked),
             seen: Arc::new(seen),
@@ -213,7 +214,10 @@ impl Device {
             created_at: self.created_at,
             last_seen_at: (last_seen_at != 0).then_some(last_seen_at),
             requests: self.seen.requests.load(Ordering::Relaxed),
-            seats: self.seats.clone(),
+            seats: self
+                .seats
+                .as_ref()
+                .map(|seats| seats.iter().map(ToString::to_string).collect()),
             revoked: self.is_revoked(),
         }
     }
@@ -382,7 +386,7 @@ impl Devices {
     /// If there is no such device, or nothing can be saved.
     pub fn limit(&self, named: &str, seats: Option<Vec<String>>) -> Result<DeviceView, DeviceError> {
         self.replace(named, |device| {
-            device.seats = seats;
+            device.seats = seats.map(ids);
             Ok(())
         })
         .map(|device| device.view())
@@ -463,6 +467,10 @@ impl Devices {
     fn changing(&self) -> MutexGuard<'_, Option<String>> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn ids(seats: Vec<String>) -> Vec<AccountId> {
+    seats.iter().map(|seat| AccountId::new(seat)).collect()
 }
 
 /// The place of the device that goes by that id or, among those not revoked, by that name.

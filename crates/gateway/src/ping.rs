@@ -64,7 +64,10 @@ pub async fn ping(url: &str, key: &str, limit: Duration) -> Result<(), PingError
     let uri = url.parse().ok();
     let uri = uri.filter(|uri: &Uri| uri.host().is_some() && matches!(uri.scheme_str(), Some("http" | "https")));
     let Some(uri) = uri else {
-        return failed(Step::Name, format!("`{url}` is no address; it looks like `http://100.64.0.1:18787`"));
+        return failed(
+            Step::Name,
+            format!("`{url}` is no address; it looks like `http://100.64.0.1:18787`"),
+        );
     };
     let secure = uri.scheme_str() == Some("https");
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
@@ -90,7 +93,10 @@ pub async fn ping(url: &str, key: &str, limit: Duration) -> Result<(), PingError
     let answer = match tokio::time::timeout(limit, calls.oneshot(request)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(UpstreamError::Broken(_) | UpstreamError::Stale(_))) => {
-            return failed(Step::Service, format!("something listens at {url}, but it does not speak HTTP"));
+            return failed(
+                Step::Service,
+                format!("something listens at {url}, but it does not speak HTTP"),
+            );
         }
         Ok(Err(UpstreamError::Connect(_))) | Err(_) => {
             return failed(
@@ -121,7 +127,11 @@ pub async fn ping(url: &str, key: &str, limit: Duration) -> Result<(), PingError
         }
     }
     let body = tokio::time::timeout(limit, answer.into_body().collect()).await;
-    let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body
+        .ok()
+        .and_then(Result::ok)
+        .map(|body| body.to_bytes())
+        .unwrap_or_default();
     let said = String::from_utf8_lossy(&body);
     match said.strip_prefix(GOOD) {
         None => failed(Step::Service, format!("what answers at {url} is not a Claude Proxy Router")),

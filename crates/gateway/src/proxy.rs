@@ -26,6 +26,7 @@ use crate::forward;
 use crate::gate::{self, Names, Route};
 use crate::owners::{self, Owners};
 use crate::peek::Found;
+use crate::ping;
 use crate::ports::{Network, UpstreamError};
 use crate::roster::Roster;
 use crate::scheduler::{LeaseGuard, Scheduler};
@@ -81,7 +82,13 @@ async fn ping(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
     match (shows_a_key, gate::device(headers, &proxy.devices)) {
         (false, _) if proxy.names.include(headers) => Response::new(Body::from("ok\n")),
         (false, _) => proxy.answer(&ProxyError::ForeignHost),
-        (true, Ok(_)) => Response::new(Body::from("ok, and the key is good\n")),
+        (true, Ok(device)) => {
+            let body = match proxy.has_a_seat_for(&device) {
+                true => format!("{}\n", ping::GOOD),
+                false => format!("{}, but there is {} for this device\n", ping::GOOD, ping::NO_SEAT),
+            };
+            Response::new(Body::from(body))
+        }
         (true, Err(wrong)) => proxy.answer(&wrong),
     }
 }
@@ -162,6 +169,15 @@ fn has_json(headers: &HeaderMap) -> bool {
 }
 
 impl Proxy {
+    /// Whether a seat with a login may serve that device, full or not.
+    fn has_a_seat_for(&self, device: &Device) -> bool {
+        let may = |account: &pool::Account| {
+            let allowed = device.seats.as_ref().is_none_or(|seats| seats.contains(&account.id));
+            allowed && account.wishes.enabled && account.token != pool::Token::Missing
+        };
+        self.scheduler.look(|pool, _| pool.accounts().any(may))
+    }
+
     fn answer(&self, error: &ProxyError) -> Response {
         error.response(self.scheduler.now(), &self.zone)
     }
@@ -288,6 +304,7 @@ impl Exchange {
         pool::Request {
             conversation: self.conversation(found),
             model: found.model.clone(),
+            allowed: self.device.seats.clone(),
             owner: owners.of(own.into_iter().chain(&found.ids)),
             again: self.again.clone(),
             tried: self.tried.clone(),
