@@ -318,6 +318,15 @@ impl Devices {
         self.table().all.iter().map(|device| device.view()).collect()
     }
 
+    /// The device that goes by that id or name.
+    ///
+    /// # Errors
+    /// If none does.
+    pub fn named(&self, named: &str) -> Result<DeviceView, DeviceError> {
+        let all = &self.table().all;
+        find(all, named).map(|at| all[at].view())
+    }
+
     /// Adds a device, and returns it with its key, which is not to be had again.
     ///
     /// # Errors

@@ -44,6 +44,7 @@ pub mod instance;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
+pub mod selftest;
 pub mod verbs;
 mod start;
 

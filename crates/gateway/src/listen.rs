@@ -94,6 +94,11 @@ impl Doors {
         });
     }
 
+    /// The addresses that were asked for.
+    pub fn asked(&self) -> Vec<SocketAddr> {
+        self.wanted.borrow().clone()
+    }
+
     /// The addresses in that state, in the order they were asked for.
     pub fn those(&self, state: Door) -> Vec<SocketAddr> {
         let states = self.lock();
