@@ -20,7 +20,10 @@ impl Helpers {
     /// # Errors
     /// If a thread or its runtime cannot be had.
     pub fn start() -> io::Result<Self> {
-        (0..HELPERS).map(|_| Helper::start()).collect::<io::Result<_>>().map(Self)
+        (0..HELPERS)
+            .map(|_| Helper::start())
+            .collect::<io::Result<_>>()
+            .map(Self)
     }
 
     /// Their runtimes.
@@ -65,5 +68,8 @@ impl Helper {
 /// # Errors
 /// If the system gives none.
 pub fn runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().max_blocking_threads(8).build()
+    Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(8)
+        .build()
 }
