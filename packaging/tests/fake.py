@@ -68,32 +68,33 @@ def extract():
 
 
 def work():
-    match [tool, *arguments]:
-        case ["uname", *rest]:
-            print("Darwin arm64" if "-sm" in rest else "arm64" if "-m" in rest else os.environ.get("SYSTEM", "Darwin"))
-        case ["cargo", "build", *_]:
-            release = Path(os.environ["CARGO_TARGET_DIR"], after("--target"), "release")
-            make_file(release / "claude-proxy-router", after("--target"))
-        case ["tauri", "build", *_]:
-            bundle()
-        case ["lipo", "-create", "-output", to, *parts]:
-            make_file(to, "+".join(Path(part).read_text() for part in parts))
-        case ["ditto", "-c", *_, source, to]:
-            make_file(to, source)
-        case ["ditto", source, to]:
-            shutil.copytree(source, to)
-        case ["hdiutil", "create", *_, to]:
-            make_file(to, "image")
-        case ["security", "create-keychain", *_, keychain]:
-            make_file(keychain, "keychain")
-        case ["security", "delete-keychain", keychain]:
-            Path(keychain).unlink()
-        case ["security", "list-keychains", "-d", "user"]:
-            print('    "/Users/me/Library/Keychains/login.keychain-db"\n    "/Users/me/My Keys.keychain-db"')
-        case ["openssl", "rand", *_]:
-            print("0123456789abcdef")
-        case ["plutil", "-extract", *_]:
-            extract()
+    """What the tool does, as far as a later step looks at it. A Mac's own Python knows no `match`."""
+    verb, last = (arguments or [""])[0], (arguments or [""])[-1]
+    if tool == "uname":
+        print({"-sm": "Darwin arm64", "-m": "arm64"}.get(verb, os.environ.get("SYSTEM", "Darwin")))
+    elif tool == "cargo":
+        release = Path(os.environ["CARGO_TARGET_DIR"], after("--target"), "release")
+        make_file(release / "claude-proxy-router", after("--target"))
+    elif tool == "tauri":
+        bundle()
+    elif tool == "lipo" and verb == "-create":
+        make_file(arguments[2], "+".join(Path(part).read_text() for part in arguments[3:]))
+    elif tool == "ditto" and verb == "-c":
+        make_file(last, arguments[-2])
+    elif tool == "ditto":
+        shutil.copytree(verb, last)
+    elif tool == "hdiutil" and verb == "create":
+        make_file(last, "image")
+    elif tool == "security" and verb == "create-keychain":
+        make_file(last, "keychain")
+    elif tool == "security" and verb == "delete-keychain":
+        Path(last).unlink()
+    elif tool == "security" and arguments == ["list-keychains", "-d", "user"]:
+        print('    "/Users/me/Library/Keychains/login.keychain-db"\n    "/Users/me/My Keys.keychain-db"')
+    elif tool == "openssl":
+        print("0123456789abcdef")
+    elif tool == "plutil" and verb == "-extract":
+        extract()
 
 
 answer = told()

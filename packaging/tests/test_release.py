@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 FAKES = ["uname", "cargo", "lipo", "ditto", "plutil", "codesign", "hdiutil", "security", "spctl", "xcrun", "openssl"]
 VERSION = "0.1.0"
 IDENTIFIER = "io.github.choiyounggi.claude-proxy-router"
-CERTIFICATE = base64.b64encode(b"made-up certificate").decode()
+CERTIFICATE = base64.b64encode(b"made-up certificate 4f1c").decode()
 SECRETS = {
     "SIGNING_CERTIFICATE": CERTIFICATE,
     "SIGNING_PASSWORD": "made-up password",
     "SIGNING_IDENTITY": "Developer ID Application: Nobody (TEAM000000)",
-    "NOTARY_KEY": "made-up key",
+    "NOTARY_KEY": "made-up key 4f1c",
     "NOTARY_KEY_ID": "KEY0000000",
     "NOTARY_ISSUER": "00000000-0000-0000-0000-000000000000",
 }
@@ -41,6 +41,8 @@ class Release(unittest.TestCase):
         self.here = Path(tempfile.mkdtemp(prefix="a release "))  # with a space, as on many a Mac
         self.addCleanup(shutil.rmtree, self.here)
         self.tree, self.dist, self.calls_file = self.here / "tree", self.here / "dist", self.here / "calls"
+        self.temporary = self.here / "tmp"
+        self.temporary.mkdir()
         for part in ["scripts", "packaging", "Casks", "Formula", "tests/claude-code", "src-tauri/tauri.conf.json",
                      "ui/package.json", "Cargo.toml", "CHANGELOG.md", "README.md", "PROTOCOL.md", "LICENSE"]:
             if (ROOT / part).is_dir():
@@ -78,6 +80,7 @@ class Release(unittest.TestCase):
         return subprocess.run(
             [self.tree / "packaging" / command[0], *map(str, command[1:])],
             env={"PATH": f"{self.bin}:/usr/bin:/bin", "HOME": str(self.here), "XDG_CACHE_HOME": str(self.here / "cache"),
+                 "TMPDIR": str(self.temporary),
                  "DIST": str(self.dist), "CALLS": str(self.calls_file), "ANSWERS": json.dumps(answers or {}),
                  "VERSION": VERSION, "PAUSE": "0", **environment},
             capture_output=True, text=True, timeout=120)
@@ -169,13 +172,12 @@ class ARelease(Release):
     def test_the_certificate_and_the_key_lie_nowhere_afterwards(self):
         self.succeed("macos", answers={"xcrun": [TAKEN, said("Accepted")]}, **SECRETS)
         [imported] = self.calls("security", "import")
-        self.assertEqual(imported["certificate"], "made-up certificate")
+        self.assertEqual(imported["certificate"], "made-up certificate 4f1c")
         keys = {call["key"] for call in self.calls("xcrun", "notarytool")}
-        self.assertEqual(keys, {"made-up key"})
-        left = [path for path in self.here.rglob("*") if path.is_file() and path != self.calls_file
-                and ROOT / "packaging" != path and self.tree not in path.parents]
-        for path in left:
-            self.assertNotIn(b"made-up", path.read_bytes(), path)
+        self.assertEqual(keys, {"made-up key 4f1c"})
+        for path in self.here.rglob("*"):
+            if path.is_file() and path != self.calls_file and self.tree not in path.parents:
+                self.assertNotIn(b"4f1c", path.read_bytes(), path)
 
     def test_the_users_own_keychains_stay_in_the_list(self):
         self.succeed("macos", answers={"xcrun": [TAKEN, said("Accepted")]}, **SECRETS)
@@ -341,6 +343,55 @@ class WhatIsPublished(Release):
                 self.assertNotIn("Later", notes)
                 self.assertNotIn("Before", notes)
                 self.assertEqual("Not notarised" in notes, warned)
+
+
+class TheTap(Release):
+    """`offer`, with git as it is, a tap in a folder, and the forge's own command as a fake."""
+
+    def git(self, *arguments, cwd=None):
+        # No settings but our own, and none of whoever runs the tests.
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.here), "GIT_CONFIG_NOSYSTEM": "1"}
+        ran = subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *map(str, arguments)],
+                             cwd=cwd, env=environment, capture_output=True, text=True, check=True)
+        return ran.stdout
+
+    def setUp(self):
+        super().setUp()
+        self.upstream, self.tap = self.here / "upstream", self.here / "tap"
+        self.git("init", "--quiet", "--bare", self.upstream)
+        self.git("clone", "--quiet", self.upstream, self.tap)
+        (self.tap / "README.md").write_text("A tap.\n")
+        self.git("add", ".", cwd=self.tap)
+        self.git("commit", "--quiet", "--message", "a tap", cwd=self.tap)
+        self.git("push", "--quiet", "origin", "HEAD", cwd=self.tap)
+        self.script(self.bin / "gh", f'exec "{sys.executable}" -IS "{ROOT}/packaging/tests/fake.py" gh "$@"')
+        (self.tap / "Casks").mkdir()
+        (self.tap / "Formula").mkdir()
+        (self.tap / "Casks/claude-proxy-router.rb").write_text("one\n")
+        (self.tap / "Formula/claude-proxy-router.rb").write_text("one\n")
+
+    none_yet = {"gh": [{"to": ["pr", "view"], "turns": [{"exit": 1}]}]}
+
+    def test_a_release_is_offered_as_one_pull_request(self):
+        self.succeed("offer", self.tap, answers=self.none_yet)
+        [call] = self.calls("gh", "create")
+        self.assertIn(f"claude-proxy-router {VERSION}", call["arguments"])
+        shown = self.git("show", f"claude-proxy-router-{VERSION}:Casks/claude-proxy-router.rb", cwd=self.upstream)
+        self.assertEqual(shown, "one\n")
+
+    def test_offered_again_it_is_brought_up_to_date(self):
+        self.succeed("offer", self.tap, answers=self.none_yet)
+        (self.tap / "Casks/claude-proxy-router.rb").write_text("two\n")
+        self.succeed("offer", self.tap)
+        self.assertEqual(len(self.calls("gh", "create")), 1)
+        shown = self.git("show", f"claude-proxy-router-{VERSION}:Casks/claude-proxy-router.rb", cwd=self.upstream)
+        self.assertEqual(shown, "two\n")
+
+    def test_what_the_tap_has_already_is_not_offered(self):
+        self.git("add", ".", cwd=self.tap)
+        self.git("commit", "--quiet", "--message", "released", cwd=self.tap)
+        self.succeed("offer", self.tap)
+        self.assertEqual(self.calls("gh"), [])
 
 
 class WhatHomebrewRemoves(unittest.TestCase):
