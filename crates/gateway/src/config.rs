@@ -441,11 +441,18 @@ fn origin(text: &str) -> Result<Uri, ConfigError> {
 }
 
 /// A new key: 256 bits from the system, in hexadecimal.
-fn new_key() -> String {
+///
+/// # Panics
+/// If the system has no randomness: it can keep no key secret.
+pub fn new_key() -> String {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).expect("a system without randomness can keep no key secret");
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("rk-{hex}")
+    format!("rk-{}", hex(&bytes))
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Replaces the file whole, readable by its owner alone. On failure the old file is intact.
