@@ -1,9 +1,11 @@
 """A small Mac for the probes: Homebrew, launchd, the Keychain and the app as far as a probe looks at them, all of it in
 one folder. First argument: the tool's name. What goes wrong in it is named in WRONG, separated by commas."""
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 tool, *arguments = sys.argv[1:]
@@ -95,6 +97,37 @@ def command():
     elif verb == "uninstall":
         unset("agent")
         PLIST.unlink()
+    elif verb in ("sandbox", "start"):
+        print("sk-ant-oat01-sandbox-work" if "talks" in WRONG else "started", flush=True)
+        if verb == "start":
+            set_("service")
+        os.execv("/bin/sleep", ["sleep", "300"])
+
+
+def security():
+    verb = arguments[0]
+    if verb == "default-keychain" and "-s" not in arguments:
+        print('    "/Users/me/Library/Keychains/login.keychain-db"')
+    elif verb == "add-generic-password":
+        set_("item", arguments[arguments.index("-w") + 1])
+    elif verb == "find-generic-password":
+        if not is_set("item"):
+            sys.exit(44)
+        if "-w" in arguments:
+            print(item())
+    elif verb in ("create-keychain", "delete-keychain"):
+        set_(verb)
+
+
+def item():
+    """What the item holds; a login that has ended is renewed by the time somebody looks."""
+    held = json.loads((STATE / "item").read_text())
+    login = held["claudeAiOauth"]
+    if login["expiresAt"] < time.time() * 1000 and "no renewal" not in WRONG:
+        login["accessToken"] += "-1"
+        if "forgets" in WRONG:
+            del held["mcpOAuth"]
+    return json.dumps(held, separators=(",", ":"))
 
 
 def main():
@@ -124,10 +157,8 @@ def main():
         print("4711\n4712" if "two" in WRONG else "4711")
     elif tool == "lsappinfo":
         print('"ApplicationType"="Foreground"' if "dock" in WRONG else '"ApplicationType"="UIElement"')
-    elif tool == "security" and arguments[0] == "find-generic-password" and not is_set("item"):
-        sys.exit(44)
-    elif tool == "security" and arguments[0] == "add-generic-password":
-        set_("item")
+    elif tool == "security":
+        security()
 
 
 main()

@@ -42,6 +42,10 @@ class Probes(unittest.TestCase):
                  "CI": "true", "WRONG": wrong, "PATIENCE": "3"},
             capture_output=True, text=True, timeout=300)
 
+    def anew(self):
+        self.doCleanups()
+        self.setUp()
+
     def passes(self, *command):
         ran = self.probe(*command)
         self.assertEqual(ran.returncode, 0, ran.stderr)
@@ -59,6 +63,20 @@ class Probes(unittest.TestCase):
 
     def test_ld_01_a_service_that_comes_back_after_a_stop_is_seen(self):
         self.stops("not so in time: a stop ends it", "service", self.fakes / "claude-proxy-router", wrong="comes back")
+
+    def test_a_login_in_the_keychain_that_serves_and_is_renewed_passes_and_the_keychain_goes(self):
+        self.passes("keychain", self.fakes / "claude-proxy-router")
+        self.assertTrue((self.here / "state/delete-keychain").exists())
+
+    def test_what_a_renewal_would_do_wrongly_is_seen(self):
+        for wrong, words in [
+            ("no renewal", "not so in time: its login has ended and is renewed"),
+            ("forgets", "something in the item is gone"),
+            ("talks", "a secret is in the log"),
+        ]:
+            with self.subTest(wrong):
+                self.anew()
+                self.stops(words, "keychain", self.fakes / "claude-proxy-router", wrong=wrong)
 
     def release(self):
         version = subprocess.run([ROOT / "packaging/version"], capture_output=True, text=True, check=True).stdout.strip()
@@ -80,8 +98,7 @@ class Probes(unittest.TestCase):
             ("does not quit", "not so in time: it quits when asked"),
         ]:
             with self.subTest(wrong):
-                self.doCleanups()
-                self.setUp()
+                self.anew()
                 self.release()
                 self.stops(words, "homebrew", wrong=wrong)
 
