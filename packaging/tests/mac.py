@@ -85,8 +85,8 @@ def brew():
 
 
 def command():
-    verb = next((argument for argument in arguments if not argument.startswith("-")), "")
-    if "--version" in arguments:
+    verb = arguments[2] if arguments[0] == "--config" else arguments[0]
+    if verb == "--version":
         print("claude-proxy-router 0.1.0")
     elif verb == "install":
         PLIST.parent.mkdir(parents=True, exist_ok=True)
