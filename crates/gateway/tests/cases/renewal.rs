@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use gateway::credential::{CredentialError, Document, Files, Store};
+use gateway::credential::{CredentialError, Document, Files, Mark, Place, Store, WriteError};
 use gateway::lock::WriteLock;
 use gateway::profile::Profile;
+use gateway::reads::Asking;
 use gateway::snapshot::{LoginTrouble, SeatState};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use sandbox::{Answer, Seat};
 use serde_json::{Value, json};
 
@@ -255,19 +256,33 @@ struct FullDisk {
 }
 
 impl Store for FullDisk {
-    fn read(&self, profile: &Profile) -> Result<Document, CredentialError> {
-        Files.read(profile)
+    fn mark(&self, profile: &Profile, now: Timestamp) -> Mark {
+        Files.mark(profile, now)
     }
 
-    fn write(&self, profile: &Profile, document: &Document, lock: &WriteLock<'_>) -> io::Result<()> {
+    fn read(&self, profile: &Profile, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        Files.read(profile, asking)
+    }
+
+    fn read_at(&self, profile: &Profile, place: &Place, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        Files.read_at(profile, place, asking)
+    }
+
+    fn write(
+        &self,
+        profile: &Profile,
+        document: &Document,
+        lock: &WriteLock<'_>,
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
         let spared = || {
             self.grace
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
                 .is_ok()
         };
         match self.full.load(Ordering::Relaxed) && !spared() {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Files.write(profile, document, lock),
+            true => Err(io::Error::from(io::ErrorKind::StorageFull).into()),
+            false => Files.write(profile, document, lock, now),
         }
     }
 }
