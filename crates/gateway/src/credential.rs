@@ -544,7 +544,10 @@ mod tests {
         ] {
             assert!(written.contains(kept), "{kept} in {written}");
         }
-        let (before, after): (Value, Value) = (serde_json::from_str(text).unwrap(), serde_json::from_str(&written).unwrap());
+        let (before, after): (Value, Value) = (
+            serde_json::from_str(text).unwrap(),
+            serde_json::from_str(&written).unwrap(),
+        );
         assert_eq!(before["mcpOAuth"], after["mcpOAuth"]);
         assert_eq!(before["claudeAiOauth"]["name"], after["claudeAiOauth"]["name"]);
     }

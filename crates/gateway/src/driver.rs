@@ -10,6 +10,7 @@ use pool::{AccountId, Action, Observation, Poll, Renewal};
 use tokio::task::JoinSet;
 
 use crate::config::TokenRefresh;
+use crate::credential::{Credential, CredentialError, Secret};
 use crate::delegate::Claude;
 use crate::lock::LockError;
 use crate::ports::{Network, Upstream};
@@ -211,13 +212,7 @@ impl Driver {
         end.with(Observation::Renewed(renewal));
     }
 
-    async fn renew_ourselves(
-        &self,
-        id: &AccountId,
-        label: &str,
-        profile: Profile,
-        refused: Option<crate::credential::Secret>,
-    ) -> Renewal {
+    async fn renew_ourselves(&self, id: &AccountId, label: &str, profile: Profile, refused: Option<Secret>) -> Renewal {
         // A pair that waits to be saved comes first: the store's old one is spent.
         if self.save_waiting(false).await.contains(&profile) {
             return Renewal::CannotSave;
@@ -244,6 +239,11 @@ impl Driver {
                 tracing::info!("`{label}`: Claude Code is asked to renew its login: {why}");
                 self.hand_over(id, &profile).await
             }
+            Err(RefreshError::Unreadable(error @ CredentialError::Keychain(_))) => {
+                tracing::debug!("`{label}`: {error}");
+                self.roster.unread(&profile, &error);
+                Renewal::Unreachable
+            }
             Err(error) => {
                 tracing::warn!("`{label}`: {error}");
                 match error {
@@ -260,7 +260,7 @@ impl Driver {
 
     /// A login that may be dead is Claude Code's to try, once its access token has ended.
     async fn ask_once_expired(&self, profile: &Profile) -> Renewal {
-        let expired = |login: crate::credential::Credential| !login.token().is_usable(self.scheduler.now());
+        let expired = |login: Credential| !login.token().is_usable(self.scheduler.now());
         if self.read(profile).await.is_some_and(expired) && self.ask_claude(profile).await {
             return Renewal::Done;
         }
@@ -298,7 +298,7 @@ impl Driver {
         false
     }
 
-    async fn read(&self, profile: &Profile) -> Option<crate::credential::Credential> {
+    async fn read(&self, profile: &Profile) -> Option<Credential> {
         let (renewer, profile) = (self.renewer.clone(), profile.clone());
         let read = move || crate::credential::read(&*renewer.store, &profile, &renewer.asking(Why::Renewal)).ok();
         tokio::task::spawn_blocking(read).await.ok().flatten()

@@ -149,7 +149,10 @@ fn attributes(found: &security_framework::item::SearchResult) -> Option<Item> {
     /// The system counts from the beginning of 2001.
     const EPOCH: f64 = 978_307_200.0;
     let SearchResult::Dict(found) = found else { return None };
-    #[expect(unsafe_code, reason = "an attribute dictionary has text keys and typed values, by its documentation")]
+    #[expect(
+        unsafe_code,
+        reason = "an attribute dictionary has text keys and typed values, by its documentation"
+    )]
     let found: CFDictionary<CFString, CFType> =
         unsafe { CFDictionary::wrap_under_get_rule(found.as_concrete_TypeRef()) };
     let value = |key: &'static str| found.find(CFString::from_static_string(key));
@@ -197,7 +200,10 @@ mod tests {
             assert_eq!(names[0].service, format!("{SERVICE}-{want}"), "{dir}");
             assert!(names.iter().all(|name| name.service != SERVICE), "{dir}: {names:?}");
         }
-        assert_eq!(named("/Users/me/.claude-work")[1].config_dir.as_deref(), Some("/Users/me/.claude-work/"));
+        assert_eq!(
+            named("/Users/me/.claude-work")[1].config_dir.as_deref(),
+            Some("/Users/me/.claude-work/")
+        );
     }
 
     #[test]
@@ -210,9 +216,14 @@ mod tests {
         let texts = |profile: &Profile| -> Vec<_> { names(profile).into_iter().map(|name| name.config_dir).collect() };
         let path = |name: &str| Some(home.join(name).display().to_string());
         let linked = Profile::named(home.join("link"), String::new());
-        assert_eq!(texts(&linked), [path("link"), path("link/"), path("real"), path("real/")]);
+        assert_eq!(
+            texts(&linked),
+            [path("link"), path("link/"), path("real"), path("real/")]
+        );
 
-        let settings = crate::config::Config::parse(br#"{"routerKey":"rk-test-0001"}"#).unwrap().unwrap();
+        let settings = crate::config::Config::parse(br#"{"routerKey":"rk-test-0001"}"#)
+            .unwrap()
+            .unwrap();
         let paths = crate::paths::Paths::new(&home, None, |_| None);
         let default = &crate::profile::discover(&settings, &paths)[0];
         assert_eq!(texts(default), [None, path(".claude"), path(".claude/")]);

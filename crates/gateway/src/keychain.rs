@@ -171,12 +171,16 @@ impl Store for Keychain {
         // Apart from the memory of reads: what a write left must be read.
         let writing = format!("{service} (writing)");
         if self.refusals.last(&writing, now) {
-            return Err(WriteError::Failed(io::Error::other("macOS asks for permission to write the Keychain item")));
+            return Err(WriteError::Failed(io::Error::other(
+                "macOS asks for permission to write the Keychain item",
+            )));
         }
         match security::write(&*self.tool, &line, self.write_limit)? {
             Ended::Late => {
                 let until = self.refusals.note(&writing, now);
-                tracing::warn!("the Keychain item `{service}` could not be written in time; not tried again before {until}");
+                tracing::warn!(
+                    "the Keychain item `{service}` could not be written in time; not tried again before {until}"
+                );
                 Err(WriteError::Unknown)
             }
             // What it says of itself is not to be relied on, either way.
@@ -292,7 +296,9 @@ pub fn on_this_machine(paths: &Paths) -> Arc<dyn Store> {
     #[cfg(target_os = "macos")]
     {
         let tool = Arc::new(security::Security::new("/usr/bin/security"));
-        let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+        let user = ["USER", "LOGNAME"]
+            .into_iter()
+            .find_map(|name| std::env::var(name).ok());
         let listing = Arc::new(items::ThisMac);
         Arc::new(Keychain::new(tool, listing, user.as_deref(), paths.keychain()))
     }

@@ -202,7 +202,15 @@ mod tests {
         let address = format!("login-{}", short_hash("me@example.test"));
         assert_eq!(
             names,
-            ["default", "calm", "orca-0a1b2c3d", "elsewhere", "work", &address, "plain"]
+            [
+                "default",
+                "calm",
+                "orca-0a1b2c3d",
+                "elsewhere",
+                "work",
+                &address,
+                "plain"
+            ]
         );
         let ours: Vec<_> = profiles.iter().filter(|profile| profile.is_ours).collect();
         assert!(matches!(ours[..], [only] if only.name == "calm"), "{ours:?}");

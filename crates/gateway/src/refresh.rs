@@ -252,7 +252,9 @@ impl Renewer {
             // A store that says yes and keeps something else is no place for a new pair.
             let kept = renewer.read_at(&profile, &place)?;
             if kept.credential().and_then(|kept| kept.refresh) != login.refresh {
-                return Err(RefreshError::CannotSave("the store does not keep what it is given".into()));
+                return Err(RefreshError::CannotSave(
+                    "the store does not keep what it is given".into(),
+                ));
             }
             lock.touch(renewer.clock.now())?;
             Ok(lock)

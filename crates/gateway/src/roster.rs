@@ -315,6 +315,17 @@ impl Roster {
         again
     }
 
+    /// Notes that somebody else could not read the login of `profile`.
+    pub fn unread(&self, profile: &Profile, error: &CredentialError) {
+        let mut known = held(&self.readings);
+        if let Some(reading) = known.get_mut(profile) {
+            reading.trouble = Some(Unread::from(error));
+            reading.failures = reading.failures.max(1);
+            reading.again_at = reading.again_at.or(Some(self.scheduler.now() + LATER));
+        }
+        self.take(self.group(&known));
+    }
+
     /// Looks at every login anew: its owner asks.
     pub async fn look_again(self: &Arc<Self>) {
         self.store.forget_refusals();
@@ -377,10 +388,7 @@ impl Roster {
                 });
             seat.login = best;
             seat.renews = self.config.token_refresh != TokenRefresh::Nobody;
-            seat.unsaved = seat
-                .login
-                .as_ref()
-                .is_some_and(|(profile, _)| self.waits(profile));
+            seat.unsaved = seat.login.as_ref().is_some_and(|(profile, _)| self.waits(profile));
             seat.plan = seat.login.as_ref().and_then(|(_, login)| login.plan.clone());
             observations.push((id.clone(), Observation::Discovered(wishes(&self.config, &id, &seat))));
             let before = known
@@ -538,7 +546,7 @@ impl Roster {
             // With no login to go on with, the first failure is worth telling; and so is what a person must do.
             let told = reading.failures >= FAILURES_TOLD
                 || reading.credential.is_none()
-                || reading.trouble == Some(Unread::Permission);
+                || reading.trouble != Some(Unread::Damaged);
             seat.unreadable = seat.unreadable.max(reading.trouble.filter(|_| told));
             seat.not_ours = seat.not_ours.or(reading.not_ours);
         }

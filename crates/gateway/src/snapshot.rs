@@ -251,19 +251,20 @@ pub fn seat_view(account: &Account, renewals: &Renewals, seat: &Seat, now: Times
 
 /// What is the matter with a seat's login, as its renewals tell.
 fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
+    let unreadable = seat.unreadable.map(|trouble| match trouble {
+        Unread::Damaged => LoginTrouble::Unreadable,
+        Unread::Locked => LoginTrouble::KeychainLocked,
+        Unread::Permission => LoginTrouble::KeychainAsks,
+    });
     match renewals.last() {
         Some(Renewal::Rejected) => Some(LoginTrouble::Rejected),
         Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
-        Some(Renewal::CannotSave | Renewal::Failed(_)) if seat.not_ours.is_some() => Some(LoginTrouble::ClaudeCodes),
+        Some(Renewal::Failed(_) | Renewal::CannotSave) if seat.not_ours.is_some() => Some(LoginTrouble::ClaudeCodes),
         Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
         Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),
-        Some(Renewal::Failed(_) | Renewal::Unreachable) => Some(LoginTrouble::Retrying),
+        Some(Renewal::Failed(_) | Renewal::Unreachable) => unreadable.or(Some(LoginTrouble::Retrying)),
         None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
-        None | Some(Renewal::Done | Renewal::Busy) => seat.unreadable.map(|trouble| match trouble {
-            Unread::Damaged => LoginTrouble::Unreadable,
-            Unread::Locked => LoginTrouble::KeychainLocked,
-            Unread::Permission => LoginTrouble::KeychainAsks,
-        }),
+        None | Some(Renewal::Done | Renewal::Busy) => unreadable,
     }
 }
 

@@ -186,12 +186,7 @@ impl Bench {
     }
 
     /// The same, after `lay` has changed what lies in the home directory.
-    pub async fn laid_out(
-        seats: Vec<Seat>,
-        settings: Value,
-        store: Arc<dyn Store>,
-        lay: impl FnOnce(&Path),
-    ) -> Self {
+    pub async fn laid_out(seats: Vec<Seat>, settings: Value, store: Arc<dyn Store>, lay: impl FnOnce(&Path)) -> Self {
         Self::begun(seats, settings, store, 0, lay, |_| ()).await
     }
 
