@@ -248,7 +248,7 @@ impl Renewer {
             }
             let written = renewer.store.write(&profile, &stored, &storage, now);
             drop(storage);
-            written.map_err(refused)?;
+            written.map_err(|error| refused(&error))?;
             // A store that says yes and keeps something else is no place for a new pair.
             let kept = renewer.read_at(&profile, &place)?;
             if kept.credential().and_then(|kept| kept.refresh) != login.refresh {
@@ -434,7 +434,7 @@ impl Renewer {
         drop(storage);
         match written {
             Ok(()) | Err(WriteError::Unknown) => {}
-            Err(error) => return Err(refused(error)),
+            Err(error) => return Err(refused(&error)),
         }
         let kept = self.read_at(profile, place)?;
         match kept.credential() {
@@ -471,9 +471,9 @@ fn roomy(login: &Credential) -> Pair {
 /// By so much may a new token be longer than the old one.
 const ROOM: usize = 16;
 
-fn refused(error: WriteError) -> RefreshError {
+fn refused(error: &WriteError) -> RefreshError {
     match error {
-        WriteError::NotOurs(why) => RefreshError::NotOurs(why),
+        WriteError::NotOurs(why) => RefreshError::NotOurs(*why),
         WriteError::Failed(_) | WriteError::Unknown => RefreshError::CannotSave(error.to_string()),
     }
 }

@@ -7,7 +7,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -20,8 +20,6 @@ pub const READ_LIMIT: Duration = Duration::from_secs(2);
 pub const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// The tool's buffer for one line of its standard input. Of a longer line it runs the beginning, and prints the rest.
 const LINE_BUFFER: usize = 4_096;
-/// How often we look whether it has ended.
-const GLANCE: Duration = Duration::from_millis(5);
 /// An item holds a few kilobytes.
 const OUTPUT: u64 = 2 << 20;
 /// "The specified item could not be found."
@@ -80,47 +78,26 @@ impl Tool for Security {
             // At most a line, which fits a pipe; and a tool that ends early does not want it.
             let _ = stdin.write_all(input);
         }
-        let (send, output) = mpsc::channel();
-        if let Some(stdout) = child.stdout.take() {
-            thread::spawn(move || {
-                let mut bytes = Vec::new();
-                let _ = stdout.take(OUTPUT).read_to_end(&mut bytes);
-                let _ = send.send(bytes);
-            });
-        }
-        let ended = wait(&mut child, limit);
-        if ended.is_none() {
-            end(&mut child);
-            return Ok((Ended::Late, Vec::new()));
-        }
-        // Whoever still holds the other end is of its group, and ends with it.
-        let output = output.recv_timeout(limit).unwrap_or_else(|_| {
-            end(&mut child);
-            Vec::new()
-        });
-        Ok((Ended::With(ended.and_then(|status| status.code())), output))
-    }
-}
-
-fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
-    let mut waited = Duration::ZERO;
-    loop {
-        match child.try_wait() {
-            Ok(None) if waited < limit => {
-                thread::sleep(GLANCE);
-                waited += GLANCE;
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let (send, ended) = mpsc::channel();
+        thread::spawn(move || {
+            let mut output = Vec::new();
+            if let Some(stdout) = child.stdout.take() {
+                let _ = stdout.take(OUTPUT).read_to_end(&mut output);
             }
-            ended => return ended.ok().flatten(),
+            let status = child.wait().ok().and_then(|status| status.code());
+            let _ = send.send((Ended::With(status), output));
+        });
+        if let Ok(ended) = ended.recv_timeout(limit) {
+            return Ok(ended);
         }
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        // Until it is gone, what it was doing may still happen.
+        let _ = ended.recv_timeout(limit);
+        Ok((Ended::Late, Vec::new()))
     }
-}
-
-fn end(child: &mut Child) {
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    if let Some(group) = group {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-    let _ = child.wait();
 }
 
 /// What came of asking for an item's secret.

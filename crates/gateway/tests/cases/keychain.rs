@@ -197,7 +197,7 @@ async fn kc_01_a_hex_answer_is_a_login_and_what_is_written_is_plain_ascii() {
     let text = pretty.clone();
     let bench = mac
         .bench_with(vec![ending("A", 200)], no_claude(), |home| {
-            mac.put(&home.join("A"), &text)
+            mac.put(&home.join("A"), &text);
         })
         .await;
     bench.pass(30).await;
@@ -257,7 +257,7 @@ async fn kc_02_a_dialog_that_nobody_answers_is_asked_once_in_half_an_hour_then_i
         mac.put(
             &bench.dir("A"),
             &document("tok-A", "rt-A", T + 28_800, &json!({})).to_string(),
-        )
+        );
     };
     touch();
     bench.pass(11).await;
@@ -566,7 +566,7 @@ async fn kc_08_a_blanked_item_hides_no_good_login() {
     let mac = Mac::new();
     let bench = mac
         .bench_with(vec![seat("A", 0.1, 0.1)], no_claude(), |home| {
-            mac.put(&home.join("A"), &blank)
+            mac.put(&home.join("A"), &blank);
         })
         .await;
     bench.pass(600).await;
@@ -660,7 +660,7 @@ async fn kc_without_a_claude_it_says_whose_login_it_is() {
     let text = document("tok-A", "rt-A", T + 400, &others).to_string();
     let bench = mac
         .bench_with(vec![ending("A", 400)], no_claude(), |home| {
-            mac.put(&home.join("A"), &text)
+            mac.put(&home.join("A"), &text);
         })
         .await;
     bench.pass(250).await;
@@ -684,7 +684,7 @@ async fn kc_no_line_ever_reaches_the_tools_buffer() {
         let text = sized(length);
         let bench = mac
             .bench_with(vec![ending("A", 200)], no_claude(), |home| {
-                mac.put(&home.join("A"), &text)
+                mac.put(&home.join("A"), &text);
             })
             .await;
         bench.pass(30).await;

@@ -602,7 +602,7 @@ async fn rf_09_the_probe_writes_the_very_bytes_that_it_read() {
     let before = "{ \"z\": 1.50,\n  \"claudeAiOauth\": {\"accessToken\": \"tok-A\", \"refreshToken\": \"rt-A\", \"expiresAt\": 1789999940000}, \"a\": \"\u{e9}\" }\n";
     let file = |home: &Path| home.join("A/.credentials.json");
     let bench = Bench::laid_out(vec![expired("A")], json!({}), disk, |home| {
-        fs::write(file(home), before).unwrap()
+        fs::write(file(home), before).unwrap();
     })
     .await;
     bench.pass(5).await;
