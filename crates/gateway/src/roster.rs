@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use pool::{AccountId, Observation, Token, Utilization, Wishes};
 
-use crate::config::{Config, SeatWishes, TokenRefresh};
+use crate::config::{self, Config, SeatWishes, TokenRefresh};
 use crate::credential::{Credential, CredentialError, Document, KeychainError, Mark, NotOurs, Secret, Store};
 use crate::file;
 use crate::ledger::Ledger;
@@ -19,6 +19,7 @@ use crate::profile::{self, Identity, Profile};
 use crate::reads::{Asking, Reads, Why};
 use crate::refresh::{self, Unsaved};
 use crate::scheduler::Scheduler;
+use crate::settings::Settings;
 
 /// So many failed reads in a row are worth telling.
 const FAILURES_TOLD: u32 = 3;
@@ -97,7 +98,26 @@ struct Refusal {
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(300);
 const LONGEST_RETRY: SignedDuration = SignedDuration::from_secs(1_800);
 
+/// Why a name does not lead to one seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotOne {
+    /// No seat goes by it.
+    None,
+    /// More than one does.
+    Several,
+}
+
 impl Seat {
+    /// Whether `name` is its id, its e-mail address or its organisation.
+    fn is_called(&self, id: &AccountId, name: &str) -> bool {
+        name == id.as_str()
+            || self
+                .email
+                .as_ref()
+                .is_some_and(|email| name.eq_ignore_ascii_case(email))
+            || self.organization.as_deref() == Some(name)
+    }
+
     /// The refusal of that token, while it lasts.
     fn refusal(&self, access: &Secret, now: Timestamp) -> Option<&Refusal> {
         self.refused
@@ -169,7 +189,7 @@ type Found = (Seat, Vec<Candidate>);
 
 /// The seats, and the reading of their directories.
 pub struct Roster {
-    config: Arc<Config>,
+    settings: Arc<Settings>,
     paths: Paths,
     scheduler: Arc<Scheduler>,
     store: Arc<dyn Store>,
@@ -192,7 +212,7 @@ pub struct Roster {
 impl Roster {
     /// An empty roster; [`Roster::scan`] fills it.
     pub fn new(
-        config: Arc<Config>,
+        settings: Arc<Settings>,
         paths: Paths,
         scheduler: Arc<Scheduler>,
         store: Arc<dyn Store>,
@@ -200,7 +220,7 @@ impl Roster {
         reads: Arc<Reads>,
     ) -> Self {
         Self {
-            config,
+            settings,
             paths,
             scheduler,
             store,
@@ -298,6 +318,29 @@ impl Roster {
         self.lock().clone()
     }
 
+    /// The seat that goes by `name`: its id, its label, its e-mail address or its organisation.
+    ///
+    /// # Errors
+    /// If none does, or several do.
+    pub fn named(&self, name: &str) -> Result<AccountId, NotOne> {
+        let seats = self.lock();
+        let goes_by = |(id, seat): &(&AccountId, &Seat)| seat.label == name || seat.is_called(id, name);
+        let mut found = seats.iter().filter(goes_by).map(|(id, _)| id);
+        match (found.next(), found.next()) {
+            (Some(id), None) => Ok(id.clone()),
+            (None, _) => Err(NotOne::None),
+            (Some(_), Some(_)) => Err(NotOne::Several),
+        }
+    }
+
+    /// Whether an entry of the settings' `accounts` is for that seat.
+    pub fn is_meant(&self, id: &AccountId, entry: &serde_json::Value) -> bool {
+        let name = entry.get("seat").and_then(serde_json::Value::as_str);
+        let seats = self.lock();
+        name.zip(seats.get(id))
+            .is_some_and(|(name, seat)| seat.is_called(id, name))
+    }
+
     /// Reads what changed and tells the pool. Returns when another look is wanted, because something could not be read.
     pub async fn scan(self: &Arc<Self>) -> Option<Timestamp> {
         let _one = self.scanning.lock().await;
@@ -358,7 +401,7 @@ impl Roster {
 
     /// Puts the seats found in the place of those known, and tells the pool what changed.
     fn take(&self, found: BTreeMap<AccountId, Found>) {
-        let now = self.scheduler.now();
+        let (now, config) = (self.scheduler.now(), self.settings.now());
         let mut observations = Vec::new();
         let mut seats = self.lock();
         for id in seats.keys().filter(|id| !found.contains_key(id)) {
@@ -387,10 +430,10 @@ impl Roster {
                     None => login.token(),
                 });
             seat.login = best;
-            seat.renews = self.config.token_refresh != TokenRefresh::Nobody;
+            seat.renews = config.token_refresh != TokenRefresh::Nobody;
             seat.unsaved = seat.login.as_ref().is_some_and(|(profile, _)| self.waits(profile));
             seat.plan = seat.login.as_ref().and_then(|(_, login)| login.plan.clone());
-            observations.push((id.clone(), Observation::Discovered(wishes(&self.config, &id, &seat))));
+            observations.push((id.clone(), Observation::Discovered(wishes(&config, &id, &seat))));
             let before = known
                 .and_then(|known| known.login.as_ref())
                 .map(|(_, login)| (&login.access, &login.refresh));
@@ -435,7 +478,7 @@ impl Roster {
     fn read_changed(&self, mut known: BTreeMap<Profile, Reading>) -> BTreeMap<Profile, Reading> {
         let now = self.scheduler.now();
         let mut readings = BTreeMap::new();
-        for profile in profile::discover(&self.config, &self.paths) {
+        for profile in profile::discover(&self.settings.now(), &self.paths) {
             let before = known.remove(&profile);
             let mark = self.store.mark(&profile, now);
             let identity_mark = file::mark(profile.identity_file());
@@ -550,7 +593,7 @@ impl Roster {
             seat.unreadable = seat.unreadable.max(reading.trouble.filter(|_| told));
             seat.not_ours = seat.not_ours.or(reading.not_ours);
         }
-        for (index, names) in name(&self.config.accounts, &mut seats) {
+        for (index, names) in name(&self.settings.now().accounts, &mut seats) {
             if held(&self.told).insert(index) {
                 let names = names.join("`, `");
                 tracing::warn!("`accounts[{index}].seat` names several seats (`{names}`) and counts for each of them");
@@ -663,21 +706,33 @@ fn name(wishes: &[SeatWishes], seats: &mut BTreeMap<AccountId, Found>) -> Vec<(u
 impl SeatWishes {
     /// Whether these wishes are for that seat.
     fn names(&self, id: &AccountId, seat: &Seat) -> bool {
-        self.seat == id.as_str()
-            || seat
-                .email
-                .as_ref()
-                .is_some_and(|email| self.seat.eq_ignore_ascii_case(email))
-            || seat.organization.as_ref() == Some(&self.seat)
+        seat.is_called(id, &self.seat)
     }
 }
 
 /// What the settings want of a seat.
 fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
-    let own = config.accounts.iter().find(|wish| wish.names(id, seat));
-    let percent = own.and_then(|wish| wish.limit_pct).unwrap_or(config.limit_pct);
+    let share = |percent: u8| Utilization::from_basis_points(u16::from(percent) * 100);
+    let usual = Wishes {
+        enabled: !config.paused,
+        threshold: share(config.limit_pct),
+        ..Wishes::default()
+    };
+    let Some(own) = config.accounts.iter().find(|wish| wish.names(id, seat)) else {
+        return usual;
+    };
     Wishes {
-        enabled: own.is_none_or(|wish| wish.enabled),
-        threshold: Utilization::from_basis_points(u16::from(percent) * 100),
+        enabled: usual.enabled && own.enabled,
+        threshold: own.limit_pct.map_or(usual.threshold, share),
+        reserve: own.reserve_pct.map_or(usual.reserve, share),
+        order: own.order.unwrap_or(usual.order),
+        group: own.group.unwrap_or(usual.group),
+        extra_usage: match own.extra_usage {
+            None => usual.extra_usage,
+            Some(config::ExtraUsage::Never) => pool::ExtraUsage::Never,
+            Some(config::ExtraUsage::Last) => pool::ExtraUsage::Last,
+            Some(config::ExtraUsage::Allowed) => pool::ExtraUsage::Allowed,
+        },
+        ..usual
     }
 }
