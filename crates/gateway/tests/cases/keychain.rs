@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gateway::credential::Store as _;
+use gateway::credential::{Files, Store as _};
 use gateway::items::{Item, Listing};
 use gateway::keychain::Keychain;
 use gateway::reads::Why;
@@ -837,6 +837,32 @@ async fn rt_06_of_several_logins_the_routers_own_is_used_and_the_others_stand_by
         ["tok-own", "tok-claudes"],
         "the next stands by"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn rt_06_an_own_login_that_ended_is_renewed_before_one_that_is_shared() {
+    // The sandbox knows the live one alone; the other is dead.
+    for own_lives in [true, false] {
+        let (own, shared) = (twin("P", "tok-own", T - 4_000), twin("P", "tok-shared", T + 1_000));
+        let lives = if own_lives { &own } else { &shared };
+        let bench = Bench::laid_out(vec![lives.clone()], no_claude(), Arc::new(Files), |home| {
+            write_login(&home.join("P"), &shared);
+            write_login(&home.join(".config/claude-proxy-router/logins/calm"), &own);
+        })
+        .await;
+        bench.sandbox.script_always("tok-shared", MESSAGES, Answer::ok());
+        bench.pass(600).await;
+        assert_eq!(bench.next_seat(OPUS).await, "tok-shared", "it works, so it serves");
+        assert_eq!(posted(&bench), [""; 0]);
+        bench.pass(150).await;
+        let want: &[&str] = match own_lives {
+            true => &["rt-tok-own"],
+            false => &["rt-tok-own", "rt-tok-shared"],
+        };
+        assert_eq!(posted(&bench), want);
+        assert_eq!(bench.next_seat(OPUS).await, bench.sandbox.access_token("P"));
+        assert_eq!(bench.seat("Team").login, None);
+    }
 }
 
 #[tokio::test(start_paused = true)]
