@@ -60,7 +60,7 @@ impl Running {
                 Ok(Value::Null)
             }
             Command::Rescan => {
-                self.gateway.scan().await;
+                self.gateway.look_again().await;
                 Ok(Value::Null)
             }
             Command::Pause { seat: Some(seat) } => self.wish(&seat, [("enabled", false.into())]).await,
