@@ -41,6 +41,8 @@ pub mod proxy;
 pub mod snapshot;
 pub mod control;
 pub mod instance;
+pub mod log;
+pub mod service;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
