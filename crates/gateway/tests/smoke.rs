@@ -78,6 +78,7 @@ impl Router {
             opened,
             gateway.router(),
             gateway.connections().clone(),
+            vec![tokio::runtime::Handle::current()],
             Arc::clone(&stop),
         ));
         Self {
