@@ -42,6 +42,7 @@ pub mod snapshot;
 pub mod control;
 pub mod instance;
 pub mod log;
+pub mod doctor;
 pub mod service;
 pub mod serve;
 pub mod delegate;
