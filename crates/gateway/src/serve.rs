@@ -38,15 +38,20 @@ pub async fn serve(
     doors: Doors,
     opened: Vec<TcpListener>,
     app: axum::Router,
-    connections: Connections,
     workers: Vec<runtime::Handle>,
+    connections: Connections,
     stop: Arc<Notify>,
 ) {
     let workers = Arc::new(Turns::new(workers));
     let graceful = Arc::new(GracefulShutdown::new());
     let accept = |listener| {
-        let (workers, graceful) = (Arc::clone(&workers), Arc::clone(&graceful));
-        accept(listener, app.clone(), workers, connections.clone(), graceful)
+        accept(
+            listener,
+            app.clone(),
+            Arc::clone(&workers),
+            connections.clone(),
+            Arc::clone(&graceful),
+        )
     };
     doors.tend(opened, accept, stop.notified()).await;
     if let Some(graceful) = Arc::into_inner(graceful)

@@ -124,15 +124,8 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
                 tokio::spawn(control::serve(control, commanded));
                 let keeping = tokio::spawn(keep_counts(Arc::clone(gateway.devices())));
                 let connections = gateway.connections().clone();
-                serve::serve(
-                    doors,
-                    opened,
-                    gateway.router(),
-                    connections,
-                    workers,
-                    Arc::clone(&inside.stop),
-                )
-                .await;
+                let app = gateway.router();
+                serve::serve(doors, opened, app, workers, connections, Arc::clone(&inside.stop)).await;
                 keeping.abort();
                 flush(gateway.devices());
                 // No new renewal begins; one under way is finished and saved.

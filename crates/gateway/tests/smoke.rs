@@ -77,8 +77,8 @@ impl Router {
             doors,
             opened,
             gateway.router(),
-            gateway.connections().clone(),
             vec![tokio::runtime::Handle::current()],
+            gateway.connections().clone(),
             Arc::clone(&stop),
         ));
         Self {
