@@ -11,11 +11,12 @@
 pub mod ports;
 pub mod paths;
 pub mod config;
-pub mod settings;
 pub mod anthropic;
 pub mod decode;
+pub mod meter;
 pub mod peek;
 pub mod file;
+pub mod settings;
 pub mod profile;
 pub mod lock;
 pub mod credential;
