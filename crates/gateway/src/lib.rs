@@ -25,6 +25,12 @@ pub mod scheduler;
 pub mod usage;
 pub mod refresh;
 pub mod roster;
+pub mod addresses;
+pub mod connect;
+pub mod listen;
+pub mod holder;
+pub mod ping;
+pub mod devices;
 pub mod connections;
 pub mod body;
 pub mod error;
@@ -39,6 +45,7 @@ pub mod instance;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
+pub mod selftest;
 pub mod verbs;
 mod start;
 
@@ -52,10 +59,12 @@ use pool::{Policy, Pool};
 pub use start::{Handle, StartError, start};
 
 use crate::config::{Config, TokenRefresh};
+use crate::connections::Connections;
 use crate::credential::Store;
 use crate::delegate::Claude;
+use crate::devices::{DeviceError, DeviceView, Devices};
 use crate::driver::Driver;
-use crate::gate::{Keys, Names};
+use crate::gate::Names;
 use crate::ledger::Ledger;
 use crate::paths::Paths;
 use crate::ports::{Clock, Network, Upstream};
@@ -88,6 +97,7 @@ pub struct Ports {
 pub struct Gateway {
     proxy: Arc<Proxy>,
     driver: Driver,
+    connections: Connections,
     settings: Arc<Settings>,
 }
 
@@ -99,8 +109,7 @@ impl Gateway {
             renews: config.token_refresh != TokenRefresh::Nobody,
         };
         let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
-        let mut keys = Keys::default();
-        keys.add("first device", &config.router_key);
+        let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
         let settings = Arc::new(Settings::new(config, paths.config.clone()));
         let config = settings.now();
         let roster = Roster::new(
@@ -133,7 +142,7 @@ impl Gateway {
             roster,
             network: ports.network,
             origin: config.upstream.clone(),
-            keys,
+            devices,
             names: Names::new(machine_names()),
             zone: ports.zone,
             budget: Arc::default(),
@@ -142,6 +151,7 @@ impl Gateway {
         Self {
             proxy: Arc::new(proxy),
             driver,
+            connections: Connections::default(),
             settings,
         }
     }
@@ -171,6 +181,27 @@ impl Gateway {
             .collect()
     }
 
+    /// The owner's devices.
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.proxy.devices
+    }
+
+    /// The connections that devices have open.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Shuts a device out: its key opens nothing more, and its running answers are cut.
+    ///
+    /// # Errors
+    /// If there is no such device, it is the first, or nothing can be saved.
+    pub fn revoke(&self, device: &str) -> Result<DeviceView, DeviceError> {
+        let revoked = self.proxy.devices.revoke(device)?;
+        self.connections.cut(&revoked.id);
+        tracing::info!("the device `{}` was shut out", revoked.name);
+        Ok(revoked)
+    }
+
     /// The pool, for those who watch it.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.proxy.scheduler
@@ -192,6 +223,7 @@ impl Gateway {
             program: env!("CARGO_PKG_VERSION").into(),
             now: self.proxy.scheduler.now().as_second(),
             listening: listening.to_vec(),
+            waiting: Vec::new(),
             sandbox,
             seats: views,
         }
