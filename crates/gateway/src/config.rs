@@ -46,6 +46,8 @@ pub struct Config {
     pub accounts: Vec<SeatWishes>,
     /// Whether no seat is given anything.
     pub paused: bool,
+    /// How many days history is kept; 0 is not at all.
+    pub history_days: u16,
     /// The `claude` that renewals are handed to.
     pub claude_path: Option<PathBuf>,
     /// Settings that are understood and not yet acted upon in this version.
@@ -64,6 +66,9 @@ pub struct SeatWishes {
     /// Whether it may serve.
     #[serde(default = "yes")]
     pub enabled: bool,
+    /// Whether it takes no new conversation.
+    #[serde(default)]
+    pub draining: bool,
     /// Its own soft threshold, in per cent.
     #[serde(default)]
     pub limit_pct: Option<u8>,
@@ -306,9 +311,7 @@ impl Written {
             }
         };
         within("holdS", self.hold_s.unwrap_or(0), 0, 300)?;
-        within("historyDays", self.history_days.unwrap_or(7), 1, 365)?;
         later("holdS", self.hold_s.is_some_and(|hold| hold > 0));
-        later("historyDays", self.history_days.is_some());
         later("proxy", self.proxy.is_some());
         later("language", self.language.is_some());
         later("app", self.app.is_some());
@@ -368,6 +371,7 @@ impl Written {
             config_dirs: self.config_dirs,
             accounts: self.accounts,
             paused: self.paused,
+            history_days: within("historyDays", self.history_days.unwrap_or(7), 0, 365)? as u16,
             claude_path: self.claude_path,
             not_yet,
         })

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderMap;
 use memchr::{memchr, memmem};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::decode::Decoder;
 
@@ -21,7 +21,8 @@ const LONGEST_EVENT: usize = 64 << 10;
 const LONGEST_WHOLE: usize = 512 << 10;
 
 /// What a turn cost, as its answer says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Tokens {
     /// Read anew.
     pub input: u64,
@@ -31,6 +32,19 @@ pub struct Tokens {
     pub cache_read: u64,
     /// Put into the cache.
     pub cache_write: u64,
+}
+
+impl Tokens {
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            cache_read: self.cache_read.saturating_add(other.cache_read),
+            cache_write: self.cache_write.saturating_add(other.cache_write),
+        }
+    }
 }
 
 /// What was read of an answer.

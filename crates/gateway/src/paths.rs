@@ -18,6 +18,8 @@ pub struct Paths {
     pub socket: PathBuf,
     /// What the router remembers across restarts. All routers of one user share it.
     pub state: PathBuf,
+    /// The store. Each settings file has its own.
+    pub store: PathBuf,
 }
 
 impl Paths {
@@ -49,8 +51,13 @@ impl Paths {
             (None, None) => usual.join("run/control.sock"),
             (Some(file), _) => beside(file, "run").join("control.sock"),
         };
+        let store = match &config {
+            None => state.join("router.db"),
+            Some(file) => beside(file, "db"),
+        };
         Self {
             home: home.to_owned(),
+            store,
             config: config.unwrap_or_else(|| usual.join("config.json")),
             orca_profiles: orca.join("claude-profiles"),
             socket,
@@ -148,6 +155,8 @@ mod tests {
         let other = Paths::new(home, Some("/tmp/a/other.json".into()), |name| {
             Some(format!("/x/{name}"))
         });
+        assert_eq!(other.store, Path::new("/tmp/a/other.db"));
+        assert_eq!(set.store, Path::new("/x/XDG_STATE_HOME/claude-proxy-router/router.db"));
         assert_eq!(other.lock(), Path::new("/tmp/a/other.lock"));
         assert_eq!(other.devices(), Path::new("/tmp/a/other.devices.json"));
         assert_eq!(other.socket, Path::new("/tmp/a/other.run/control.sock"));

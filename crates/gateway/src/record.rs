@@ -1,6 +1,9 @@
 //! What is written down of requests and switches: who, when, where to, at what cost and why. Never a body or a header.
 
-use pool::AccountId;
+use pool::outcome::Rejection;
+use pool::standing::Out;
+use pool::switch::Why;
+use pool::{AccountId, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::meter::Tokens;
@@ -137,6 +140,42 @@ impl Cause {
     /// The cause that `word` stands for.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|cause| cause.word() == word)
+    }
+}
+
+impl Cause {
+    /// What made a conversation move for that reason.
+    pub fn of(why: &Why) -> Self {
+        match why {
+            Why::Out(Out::Full { .. } | Out::Trying | Out::NotInPlan) | Why::NearlyFull => Self::Limit,
+            Why::Out(Out::Disabled | Out::Draining) | Why::Group | Why::Pinned => Self::Manual,
+            Why::Out(Out::NoLogin) | Why::Gone => Self::Token,
+            Why::Passing => Self::Unreachable,
+            Why::MoreRoom => Self::Room,
+        }
+    }
+}
+
+/// What came of an attempt, in a few words.
+pub fn came_of(outcome: &Outcome) -> String {
+    let limits = |rejection: &Rejection| {
+        let windows = rejection.windows.iter().map(|(kind, _)| kind.to_string());
+        windows.collect::<Vec<_>>().join(" and ")
+    };
+    match outcome {
+        Outcome::Limited(rejection) if rejection.windows.is_empty() => "limit reached".into(),
+        Outcome::Limited(rejection) => format!("{} limit reached", limits(rejection)),
+        Outcome::Beyond(_) => "it would go beyond its plan".into(),
+        Outcome::Throttled => "too many at once".into(),
+        Outcome::NoCredits | Outcome::Unpaid => "it wants to be paid first".into(),
+        Outcome::Lacks(_) | Outcome::NoSuchModelHere | Outcome::UnknownModel => "not in its plan".into(),
+        Outcome::Unauthorized | Outcome::OauthUnsupported => "its login was refused".into(),
+        Outcome::NotAllowed => "its organisation does not allow it".into(),
+        Outcome::WrongPlace | Outcome::Challenged => "not from this network".into(),
+        Outcome::Overloaded => "overloaded".into(),
+        Outcome::Faulty | Outcome::Unlucky => "a fault of the service".into(),
+        Outcome::TimedOut | Outcome::Unreachable | Outcome::Broken => "no answer".into(),
+        Outcome::Served | Outcome::PassedOn => "answered".into(),
     }
 }
 

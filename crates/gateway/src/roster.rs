@@ -473,7 +473,6 @@ impl SeatWishes {
 fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
     let share = |percent: u8| Utilization::from_basis_points(u16::from(percent) * 100);
     let usual = Wishes {
-        enabled: !config.paused,
         threshold: share(config.limit_pct),
         ..Wishes::default()
     };
@@ -481,7 +480,8 @@ fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
         return usual;
     };
     Wishes {
-        enabled: usual.enabled && own.enabled,
+        enabled: own.enabled,
+        draining: own.draining,
         threshold: own.limit_pct.map_or(usual.threshold, share),
         reserve: own.reserve_pct.map_or(usual.reserve, share),
         order: own.order.unwrap_or(usual.order),
@@ -492,6 +492,5 @@ fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
             Some(config::ExtraUsage::Last) => pool::ExtraUsage::Last,
             Some(config::ExtraUsage::Allowed) => pool::ExtraUsage::Allowed,
         },
-        ..usual
     }
 }

@@ -125,11 +125,16 @@ impl Settings {
         Ok(shown)
     }
 
-    /// Puts `config` in force. Where the router listens stays as it was.
+    /// Puts `config` in force, but for what a running router cannot change: where it listens, and whom it asks.
     fn put(&self, config: Config) {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
-        let (hosts, port) = (now.hosts.clone(), now.port);
-        *now = Arc::new(Config { hosts, port, ..config });
+        *now = Arc::new(Config {
+            hosts: now.hosts.clone(),
+            port: now.port,
+            upstream: now.upstream.clone(),
+            token_url: now.token_url.clone(),
+            ..config
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, AsRead> {

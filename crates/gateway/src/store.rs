@@ -49,6 +49,7 @@ const SCHEMA: &str = "
     CREATE TABLE switches (at INTEGER NOT NULL, request INTEGER NOT NULL, origin TEXT NOT NULL, target TEXT NOT NULL,
         cause TEXT NOT NULL, words TEXT NOT NULL) STRICT;
     CREATE INDEX switches_at ON switches (at);
+    CREATE INDEX switches_request ON switches (request);
     CREATE TABLE usage (seat TEXT NOT NULL, window TEXT NOT NULL, at INTEGER NOT NULL, used INTEGER NOT NULL,
         PRIMARY KEY (seat, at, window)) STRICT, WITHOUT ROWID;
     CREATE INDEX usage_at ON usage (at);
@@ -404,9 +405,21 @@ impl History {
     /// # Errors
     /// If they cannot be read.
     pub fn switches(&self, limit: u32) -> Result<Vec<SwitchRecord>, StoreError> {
-        let query = "SELECT at, request, origin, target, cause, words FROM switches ORDER BY at DESC, rowid DESC LIMIT ?";
+        self.switches_where("ORDER BY at DESC, rowid DESC LIMIT ?", limit.into())
+    }
+
+    /// Conversations that moved with that request.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn switches_of(&self, request: i64) -> Result<Vec<SwitchRecord>, StoreError> {
+        self.switches_where("WHERE request = ? ORDER BY rowid", request)
+    }
+
+    fn switches_where(&self, which: &str, asked: i64) -> Result<Vec<SwitchRecord>, StoreError> {
+        let query = format!("SELECT at, request, origin, target, cause, words FROM switches {which}");
         let mut found = Vec::new();
-        each(&self.0, query, [limit], &mut |row| {
+        each(&self.0, &query, [asked], &mut |row| {
             found.push(SwitchRecord {
                 at: row.get(0)?,
                 request: row.get(1)?,

@@ -13,4 +13,5 @@ mod onboarding;
 mod renewal;
 mod routing;
 mod security;
+mod store;
 mod streaming;

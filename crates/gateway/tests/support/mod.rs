@@ -14,6 +14,8 @@ use futures_util::stream;
 use gateway::config::Config;
 use gateway::credential::{Files, Store};
 use gateway::paths::Paths;
+use gateway::record::RequestRecord;
+use gateway::store::Wanted;
 use gateway::ports::{Clock, Network, Upstream, UpstreamError};
 use gateway::snapshot::{SeatView, Snapshot};
 use gateway::{Gateway, Ports};
@@ -266,6 +268,7 @@ impl Bench {
     pub async fn restarted(self) -> Self {
         self.driver.abort();
         self.gateway.driver().finish().await;
+        self.gateway.close_books().await;
         Self::boot(self.world.clone()).await
     }
 
@@ -386,6 +389,24 @@ impl Bench {
             .into_iter()
             .find(|seat| seat.label == label)
             .expect("a seat of that label")
+    }
+
+    /// Requests that ended, as they were written down, the oldest first.
+    pub async fn records(&self) -> Vec<RequestRecord> {
+        let recorder = Arc::clone(self.gateway.recorder());
+        let wanted = Wanted {
+            limit: 10_000,
+            ..Wanted::default()
+        };
+        let read = move || recorder.history_now().unwrap().requests(&wanted).unwrap();
+        let mut records = tokio::task::spawn_blocking(read).await.unwrap();
+        records.reverse();
+        records
+    }
+
+    /// The router's settings file.
+    pub fn settings_file(&self) -> PathBuf {
+        Paths::new(self.home.path(), None, |_| None).config
     }
 
     /// The folder of that seat's login.
