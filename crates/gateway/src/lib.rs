@@ -52,6 +52,7 @@ pub mod delegate;
 pub mod driver;
 pub mod selftest;
 pub mod verbs;
+pub mod workers;
 mod start;
 
 use std::path::PathBuf;
