@@ -12,11 +12,11 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use pool::Outcome;
+use pool::End;
 use tokio::sync::Notify;
 
+use crate::anthropic;
 use crate::connections::Busy;
-use crate::decode::SideCopy;
 use crate::peek::{Found, Peek};
 use crate::scheduler::LeaseGuard;
 
@@ -465,31 +465,12 @@ pub fn drain(mut body: Body, bounds: Drain) {
     });
 }
 
-type Then = Box<dyn FnOnce(&[u8]) + Send>;
-
-/// What to do with the decoded beginning of an answer once it has ended.
-pub struct Tap {
-    copy: SideCopy,
-    then: Then,
-}
-
-impl Tap {
-    /// Takes a copy as `copy` bounds it, and hands it to `then`.
-    pub fn new(copy: SideCopy, then: impl FnOnce(&[u8]) + Send + 'static) -> Self {
-        Self {
-            copy,
-            then: Box::new(then),
-        }
-    }
-}
-
 /// An answer's body that holds its lease until the last byte, or until it is dropped.
 pub struct LeasedBody {
     /// What was read already, to see how the stream opens.
     opening: VecDeque<Bytes>,
     rest: Body,
     lease: Option<LeaseGuard>,
-    tap: Option<Tap>,
     /// The last bytes of an event stream, to see whether it ended as it should.
     tail: Option<Vec<u8>>,
     _busy: Option<Busy>,
@@ -497,8 +478,8 @@ pub struct LeasedBody {
 
 /// An event stream's last event.
 const LAST_EVENT: &[u8] = b"message_stop";
-/// How much of the end is kept to find it.
-const TAIL: usize = 128;
+/// How much of the end is kept to find it, or the error that came in its place.
+const TAIL: usize = 512;
 
 impl LeasedBody {
     /// `rest` after the `opening` that was read already. A `stream` that ends without its last event is logged.
@@ -507,14 +488,12 @@ impl LeasedBody {
         rest: Body,
         lease: Option<LeaseGuard>,
         stream: bool,
-        tap: Option<Tap>,
         busy: Option<Busy>,
     ) -> Self {
         let mut body = Self {
             opening: VecDeque::new(),
             rest,
             lease,
-            tap,
             tail: stream.then(Vec::new),
             _busy: busy,
         };
@@ -526,9 +505,6 @@ impl LeasedBody {
     }
 
     fn see(&mut self, piece: &Bytes) {
-        if let Some(tap) = &mut self.tap {
-            tap.copy.write(piece);
-        }
         if let Some(tail) = &mut self.tail {
             match piece.len() >= TAIL {
                 true => {
@@ -544,18 +520,19 @@ impl LeasedBody {
         }
     }
 
-    fn end(&mut self, outcome: &Outcome) {
+    fn end(&mut self, mut end: End) {
         let Some(lease) = self.lease.take() else { return };
-        if *outcome == Outcome::Served {
-            let cut_short = |tail: &Vec<u8>| memchr::memmem::find(tail, LAST_EVENT).is_none();
-            if self.tail.as_ref().is_some_and(cut_short) {
+        if end == End::Whole {
+            let tail = self.tail.as_deref();
+            if tail.is_some_and(|tail| memchr::memmem::find(tail, LAST_EVENT).is_none()) {
                 tracing::warn!(account.id = %lease.account(), "a stream ended without its last event");
-            }
-            if let Some(tap) = self.tap.take() {
-                (tap.then)(tap.copy.bytes());
+                end = match tail.and_then(anthropic::closing) {
+                    Some(outcome) => End::Failed(outcome),
+                    None => End::Interrupted,
+                };
             }
         }
-        lease.settle(outcome);
+        lease.settle(&end);
     }
 }
 
@@ -576,9 +553,9 @@ impl http_body::Body for LeasedBody {
             }
             Poll::Ready(Some(Err(error))) => {
                 tracing::warn!("an answer broke off: {error}");
-                self.end(&Outcome::Interrupted);
+                self.end(End::Interrupted);
             }
-            Poll::Ready(None) => self.end(&Outcome::Served),
+            Poll::Ready(None) => self.end(End::Whole),
             Poll::Pending => {}
         }
         polled
@@ -603,11 +580,11 @@ impl http_body::Body for LeasedBody {
 impl Drop for LeasedBody {
     fn drop(&mut self) {
         // A server that knows the length does not ask for the end.
-        let outcome = match self.is_end_stream() {
-            true => Outcome::Served,
-            false => Outcome::Abandoned,
+        let end = match self.is_end_stream() {
+            true => End::Whole,
+            false => End::Abandoned,
         };
-        self.end(&outcome);
+        self.end(end);
     }
 }
 

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use pool::{AccountId, Action, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request, Token};
+use pool::{
+    AccountId, Action, Chances, End, Granted, Heard, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request, Switch,
+    Token,
+};
 use tokio::sync::{Notify, watch};
 
 use crate::ports::Clock;
@@ -15,6 +18,8 @@ pub struct Scheduler {
     changed: watch::Sender<()>,
     /// Told when something may be due before the driver's nap is over.
     hurry: Notify,
+    /// Told when a seat was set to rest.
+    rested: Notify,
 }
 
 impl Scheduler {
@@ -25,6 +30,7 @@ impl Scheduler {
             clock,
             changed: watch::Sender::new(()),
             hurry: Notify::new(),
+            rested: Notify::new(),
         }
     }
 
@@ -36,6 +42,11 @@ impl Scheduler {
     /// Waits until something may be due.
     pub async fn hurried(&self) {
         self.hurry.notified().await;
+    }
+
+    /// Waits until a seat was set to rest.
+    pub async fn rested(&self) {
+        self.rested.notified().await;
     }
 
     /// The time now.
@@ -52,15 +63,15 @@ impl Scheduler {
     ///
     /// # Errors
     /// The refusal, which is a decision and is rendered for the client.
-    pub fn acquire(self: &Arc<Self>, request: &Request) -> Result<(LeaseGuard, Reason), Refusal> {
-        let (lease, reason) = self.lock().acquire(request, self.now())?;
+    pub fn acquire(self: &Arc<Self>, request: &Request) -> Result<Claim, Refusal> {
+        let Granted { lease, reason, switch } = self.lock().acquire(request, self.now())?;
         self.changed.send_replace(());
-        let guard = LeaseGuard {
+        let lease = LeaseGuard {
             scheduler: Arc::clone(self),
             account: lease.account().clone(),
             lease: Some(lease),
         };
-        Ok((guard, reason))
+        Ok(Claim { lease, reason, switch })
     }
 
     /// Notes what was learnt of a seat.
@@ -104,16 +115,42 @@ impl Scheduler {
         at(&self.lock(), self.now())
     }
 
-    fn settle(&self, lease: Lease, outcome: &Outcome) -> Next {
-        let next = self.lock().settle(lease, outcome, self.now());
+    /// Changes the pool as a whole.
+    pub fn change(&self, how: impl FnOnce(&mut Pool, Timestamp)) {
+        how(&mut self.lock(), self.now());
         self.changed.send_replace(());
+    }
+
+    fn judge(&self, lease: &Lease, request: &Request, heard: Heard, chances: Chances) -> Next {
+        // What was not served may have set something to rest; most answers were, and are not worth a look.
+        let served = heard.outcome == Outcome::Served;
+        let next = self.lock().judge(lease, request, heard, chances, self.now());
+        self.changed.send_replace(());
+        if !served {
+            self.rested.notify_one();
+        }
         next
+    }
+
+    fn settle(&self, lease: Lease, end: &End) {
+        self.lock().settle(lease, end, self.now());
+        self.changed.send_replace(());
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
         // A panic under the lock is a bug elsewhere; the pool's values are still whole.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A seat that was found for a request.
+pub struct Claim {
+    /// The claim on it.
+    pub lease: LeaseGuard,
+    /// Why that one.
+    pub reason: Reason,
+    /// The switch, if the conversation was elsewhere before.
+    pub switch: Option<Switch>,
 }
 
 /// A lease that settles itself as abandoned if nobody does.
@@ -129,11 +166,17 @@ impl LeaseGuard {
         &self.account
     }
 
-    /// Takes the lease back and says what to do with the request.
-    pub fn settle(mut self, outcome: &Outcome) -> Next {
-        match self.lease.take() {
-            Some(lease) => self.scheduler.settle(lease, outcome),
-            None => Next::Deliver,
+    /// Lets the pool know what an answer's head told, and says what to do with the request.
+    pub fn judge(&self, request: &Request, heard: Heard, chances: Chances) -> Next {
+        self.lease.as_ref().map_or(Next::Deliver, |lease| {
+            self.scheduler.judge(lease, request, heard, chances)
+        })
+    }
+
+    /// Gives the seat back.
+    pub fn settle(mut self, end: &End) {
+        if let Some(lease) = self.lease.take() {
+            self.scheduler.settle(lease, end);
         }
     }
 }
@@ -141,7 +184,7 @@ impl LeaseGuard {
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            self.scheduler.settle(lease, &Outcome::Abandoned);
+            self.scheduler.settle(lease, &End::Abandoned);
         }
     }
 }

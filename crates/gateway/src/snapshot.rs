@@ -1,7 +1,7 @@
 //! All that a screen may know: plain data, without a secret. One snapshot is enough to draw everything.
 
 use jiff::Timestamp;
-use pool::{Account, Renewal, Renewals, Token, WindowKind};
+use pool::{Account, Cause, Renewal, Renewals, Token, WindowKind};
 use serde::{Deserialize, Serialize};
 
 use crate::roster::Seat;
@@ -77,6 +77,8 @@ pub enum SeatState {
     Resting {
         /// The allowance, as it stands before the word *limit*; absent if it was not told.
         limit: Option<String>,
+        /// Why: `limit`, `extraUsage`, `payment`, `organization`, `login` or `faults`.
+        cause: String,
         /// When it returns.
         until: i64,
     },
@@ -108,19 +110,30 @@ impl SeatState {
         match self {
             Self::Ready => "ready".into(),
             Self::ReadyBut { family, until } => format!("ready; {family} limit reached, back {}", when(*until)),
-            Self::Resting {
-                limit: Some(limit),
-                until,
-            } => format!("{limit} limit reached, back {}", when(*until)),
-            Self::Resting { limit: None, until } => format!("limit reached, back {}", when(*until)),
+            Self::Resting { limit, cause, until } => resting_words(limit.as_deref(), cause, &when(*until)),
             Self::Paused => "switched off".into(),
             Self::LoggedOut => "not logged in; log in with `claude`".into(),
             Self::Expired { .. } => "login expired; start `claude` once, and it renews it".into(),
             Self::Renewing => "login is being renewed".into(),
             Self::NeedsLogin { trouble } => trouble.words().into(),
-            Self::Refused => "Anthropic refused this login; log in again with `claude`".into(),
+            Self::Refused => "Anthropic refused this login; it is tried again by itself, and if that does not help, log in with `claude`".into(),
             Self::Unreadable => "its login file cannot be read".into(),
         }
+    }
+}
+
+fn resting_words(limit: Option<&str>, cause: &str, when: &str) -> String {
+    match (Cause::from_word(cause), limit) {
+        (Some(Cause::Limit) | None, Some(limit)) => format!("{limit} limit reached, back {when}"),
+        (Some(Cause::ExtraUsage), Some(limit)) => {
+            format!("{limit} limit reached, beyond it only if need be, back {when}")
+        }
+        (Some(Cause::ExtraUsage), None) => format!("limit reached, beyond it only if need be, back {when}"),
+        (Some(Cause::Payment), _) => format!("wants to be paid for; looked at again {when}"),
+        (Some(Cause::Organization), _) => format!("its organisation does not allow this; looked at again {when}"),
+        (Some(Cause::Login), _) => format!("Anthropic refused this login; tried again {when}"),
+        (Some(Cause::Faults), _) => format!("failed several times; tried again {when}"),
+        _ => format!("limit reached, back {when}"),
     }
 }
 
@@ -250,17 +263,18 @@ fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) ->
         Token::Refused { .. } => return SeatState::Refused,
         Token::Valid { .. } => {}
     }
-    if let Some(rest) = account.resting(None, now) {
+    if let Some(rest) = account.resting(now) {
         return SeatState::Resting {
-            limit: rest.window.as_ref().map(ToString::to_string),
+            limit: rest.window().map(ToString::to_string),
+            cause: rest.cause.word().into(),
             until: rest.until.as_second(),
         };
     }
-    let families = account.cooldowns.iter().filter(|rest| rest.until > now);
-    match families.max_by_key(|rest| rest.until) {
-        Some(rest) => SeatState::ReadyBut {
-            family: rest.window.as_ref().map_or_else(String::new, ToString::to_string),
-            until: rest.until.as_second(),
+    let families = account.rests(now).filter_map(|rest| Some((rest.until, rest.window()?)));
+    match families.max_by_key(|(until, _)| *until) {
+        Some((until, family)) => SeatState::ReadyBut {
+            family: family.to_string(),
+            until: until.as_second(),
         },
         None => SeatState::Ready,
     }

@@ -37,6 +37,8 @@ pub struct UsagePolls {
     failures: u32,
     /// Whether an answer is awaited.
     under_way: bool,
+    /// Whether a reading is wanted as soon as it may be asked for.
+    wanted: bool,
 }
 
 impl UsagePolls {
@@ -51,6 +53,7 @@ impl UsagePolls {
         // What answers bring counts as a reading, so only silence makes a poll due.
         let read = account.windows.observed_at();
         let wanted = match (read, self.asked_at) {
+            _ if self.wanted => now,
             (None, None) => now,
             (read, asked) => read.max(asked).map_or(now, |last| last + gap),
         };
@@ -67,15 +70,38 @@ impl UsagePolls {
         Some(self.not_before.map_or(at, |limit| at.max(limit)))
     }
 
+    /// When it was last asked for.
+    pub fn asked_at(&self) -> Option<Timestamp> {
+        self.asked_at
+    }
+
+    /// Before when it may not be asked for again.
+    pub fn not_before(&self) -> Option<Timestamp> {
+        self.not_before
+    }
+
+    /// Takes back what was remembered elsewhere.
+    pub(crate) fn recall(&mut self, asked_at: Option<Timestamp>, not_before: Option<Timestamp>, now: Timestamp) {
+        self.asked_at = self.asked_at.max(asked_at);
+        self.not_before = self.not_before.max(not_before);
+        self.woke(now);
+    }
+
     /// Notes that the machine's clock was set: nothing here lies in the future.
     pub fn woke(&mut self, now: Timestamp) {
         self.asked_at = self.asked_at.map(|at| at.min(now));
         self.not_before = self.not_before.map(|at| at.min(now + LONGEST_BACK_OFF));
     }
 
+    /// Notes that a limit was met of which nobody said when it ends.
+    pub(crate) fn want(&mut self) {
+        self.wanted = true;
+    }
+
     /// Notes that the question went out.
     pub fn asked(&mut self, now: Timestamp) {
         self.asked_at = Some(now);
+        self.wanted = false;
         self.under_way = true;
     }
 
@@ -289,7 +315,7 @@ impl Renewals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::AccountId;
+    use crate::id::AccountId;
     use crate::window::{Utilization, Window, WindowKind};
 
     const INTERVAL: SignedDuration = SignedDuration::from_secs(300);
