@@ -11,7 +11,17 @@ const NOTHING: &str = "–";
 
 /// The requests, the newest first.
 pub(crate) fn requests(requests: &Value) -> String {
-    let head = ["REQUEST", "TIME", "DEVICE", "MODEL", "SEAT", "STATUS", "TOKENS", "TIME TAKEN", "WHY"];
+    let head = [
+        "REQUEST",
+        "TIME",
+        "DEVICE",
+        "MODEL",
+        "SEAT",
+        "STATUS",
+        "TOKENS",
+        "TIME TAKEN",
+        "WHY",
+    ];
     let rows = requests.as_array().into_iter().flatten().map(|request| {
         let tried = request["retries"].as_u64().unwrap_or(0);
         let why = match tried {
@@ -119,7 +129,10 @@ fn moment(seconds: &Value) -> String {
     let Some(at) = seconds.as_i64().and_then(|at| Timestamp::from_second(at).ok()) else {
         return NOTHING.into();
     };
-    TimeZone::system().to_datetime(at).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    TimeZone::system()
+        .to_datetime(at)
+        .strftime("%Y-%m-%d %H:%M:%S")
+        .to_string()
 }
 
 fn seconds(ms: &Value) -> String {
@@ -177,8 +190,12 @@ Now it would find
 
     #[test]
     fn what_is_not_known_is_a_dash() {
-        let shown = requests(&json!([{"number": 1, "status": 429, "reason": "all_full", "end": "whole", "wholeMs": 3}]));
+        let shown =
+            requests(&json!([{"number": 1, "status": 429, "reason": "all_full", "end": "whole", "wholeMs": 3}]));
         let row = shown.lines().nth(1).unwrap();
-        assert!(row.contains("429") && row.contains("0.003 s") && row.matches(NOTHING).count() >= 4, "{row}");
+        assert!(
+            row.contains("429") && row.contains("0.003 s") && row.matches(NOTHING).count() >= 4,
+            "{row}"
+        );
     }
 }

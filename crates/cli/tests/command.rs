@@ -586,9 +586,8 @@ async fn what_was_known_is_known_after_a_kill_under_load() {
     });
     let asked = |token: &str| {
         let requests = home.sandbox.requests();
-        let of_it = |request: &&sandbox::Recorded| {
-            request.path == "/v1/messages" && request.token.as_deref() == Some(token)
-        };
+        let of_it =
+            |request: &&sandbox::Recorded| request.path == "/v1/messages" && request.token.as_deref() == Some(token);
         requests.iter().filter(of_it).count()
     };
     let loaded = async {
@@ -609,13 +608,25 @@ async fn what_was_known_is_known_after_a_kill_under_load() {
     assert_eq!(asked("tok-A"), before, "A is not asked again before its reset");
     let status = home.status().await;
     let seats = status["seats"].as_array().unwrap();
-    assert!(seats.iter().any(|seat| seat["state"]["kind"] == "resting"), "{status:#}");
+    assert!(
+        seats.iter().any(|seat| seat["state"]["kind"] == "resting"),
+        "{status:#}"
+    );
     let said = home.run(&["requests", "--json", "--limit", "10000"]).await;
     let requests: Value = serde_json::from_str(&said.out).unwrap();
-    let mut numbers: Vec<_> = requests.as_array().unwrap().iter().map(|one| one["number"].as_i64()).collect();
+    let mut numbers: Vec<_> = requests
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["number"].as_i64())
+        .collect();
     let all = numbers.len();
     numbers.dedup();
-    assert!(all > 30 && numbers.len() == all, "{all} requests, {} numbers", numbers.len());
+    assert!(
+        all > 30 && numbers.len() == all,
+        "{all} requests, {} numbers",
+        numbers.len()
+    );
 }
 
 #[tokio::test]

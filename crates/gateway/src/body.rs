@@ -483,13 +483,7 @@ const TAIL: usize = 512;
 
 impl LeasedBody {
     /// `rest` after the `opening` that was read already. A `stream` that ends without its last event is logged.
-    pub fn new(
-        opening: Vec<Bytes>,
-        rest: Body,
-        lease: Option<LeaseGuard>,
-        stream: bool,
-        busy: Option<Busy>,
-    ) -> Self {
+    pub fn new(opening: Vec<Bytes>, rest: Body, lease: Option<LeaseGuard>, stream: bool, busy: Option<Busy>) -> Self {
         let mut body = Self {
             opening: VecDeque::new(),
             rest,

@@ -58,7 +58,9 @@ impl Keeper {
         if self.recorder.wants_all() {
             noted.clear();
         }
-        let known = self.scheduler.look(|pool, _: Timestamp| pool.known_seats().collect::<Vec<_>>());
+        let known = self
+            .scheduler
+            .look(|pool, _: Timestamp| pool.known_seats().collect::<Vec<_>>());
         let news: Vec<SeatMemory> = known
             .into_iter()
             .filter(|seat| noted.get(&seat.id) != Some(seat))

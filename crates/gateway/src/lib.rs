@@ -113,11 +113,8 @@ pub struct Gateway {
 impl Gateway {
     /// A router with those settings. It knows no seats until [`Gateway::scan`] or its driver has looked.
     pub fn new(config: Config, paths: &Paths, ports: Ports) -> Self {
-        let (recorder, remembered) = Recorder::open(
-            paths.store.clone(),
-            config.history_days > 0,
-            Arc::clone(&ports.clock),
-        );
+        let (recorder, remembered) =
+            Recorder::open(paths.store.clone(), config.history_days > 0, Arc::clone(&ports.clock));
         let recorder = Arc::new(recorder);
         let mut pool = Pool::new(driver::policy(&config), ports.seed);
         pool.recall(remembered.memory, ports.clock.now());

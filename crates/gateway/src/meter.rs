@@ -188,7 +188,9 @@ impl Reading {
 /// Reads one line of an event stream. Nearly all carry content, and are told by what they lack: within a text, a
 /// quotation mark has a backslash before it.
 fn read_event(found: &mut Metered, line: &[u8]) {
-    let Some(data) = line.strip_prefix(b"data:") else { return };
+    let Some(data) = line.strip_prefix(b"data:") else {
+        return;
+    };
     let says = |key: &[u8]| memmem::find(data, key).is_some();
     if says(b"\"usage\"") || says(b"\"container\"") {
         take_in(found, data);
@@ -235,7 +237,9 @@ struct Usage {
 
 /// Takes in what `json` says. Figures of a stream count from its beginning, so a later one replaces an earlier one.
 fn take_in(found: &mut Metered, json: &[u8]) {
-    let Ok(said) = serde_json::from_slice::<Said>(json) else { return };
+    let Ok(said) = serde_json::from_slice::<Said>(json) else {
+        return;
+    };
     let own = Inner {
         usage: said.usage,
         container: said.container,
@@ -318,7 +322,11 @@ mod tests {
             ("br", &brotli),
         ] {
             for size in [1, 7, 100, 10_000] {
-                assert_eq!(metered(encoding, true, body, size), want(), "{encoding} in pieces of {size}");
+                assert_eq!(
+                    metered(encoding, true, body, size),
+                    want(),
+                    "{encoding} in pieces of {size}"
+                );
             }
         }
     }
@@ -369,7 +377,11 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_tells_nothing() {
-        for (encoding, body) in [("gzip", &b"no gzip"[..]), ("rot13", b"x"), ("identity", b"data: {\"usage\":7}\n")] {
+        for (encoding, body) in [
+            ("gzip", &b"no gzip"[..]),
+            ("rot13", b"x"),
+            ("identity", b"data: {\"usage\":7}\n"),
+        ] {
             assert_eq!(metered(encoding, true, body, 3), Metered::default(), "{encoding}");
         }
     }

@@ -500,7 +500,11 @@ mod tests {
             recorder.request(request(number));
         }
         recorder.flush();
-        assert!(matches!(recorder.trouble(), Some(Trouble::TakesNothing(_))), "{:?}", recorder.trouble());
+        assert!(
+            matches!(recorder.trouble(), Some(Trouble::TakesNothing(_))),
+            "{:?}",
+            recorder.trouble()
+        );
         assert_eq!(recorder.dropped(), 3_000);
         // What is known still fits.
         recorder.bound(Conversation(8), &AccountId::new("a"), at(5));

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use pool::{
-    AccountId, Action, Chances, End, Granted, Heard, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request, Switch,
-    Token,
+    AccountId, Action, Chances, End, Granted, Heard, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request,
+    Switch, Token,
 };
 use tokio::sync::{Notify, watch};
 

@@ -270,7 +270,10 @@ mod tests {
             replace(damaged);
             assert!(matches!(settings.look(), Look::Refused(_)), "{damaged}");
             assert_eq!(settings.look(), Look::Same, "it is told once");
-            assert!(settings.refused().is_some_and(|why| !why.contains("rk-test")), "{damaged}");
+            assert!(
+                settings.refused().is_some_and(|why| !why.contains("rk-test")),
+                "{damaged}"
+            );
             assert_eq!(settings.now().limit_pct, 70);
         }
         fs::remove_file(&settings.path).unwrap();

@@ -165,7 +165,10 @@ impl Store {
             path: path.to_owned(),
             source,
         })?;
-        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        let db = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
         db.busy_timeout(PATIENCE)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         // A killed process loses nothing; a machine without power may lose the last moments, and stays whole.
@@ -190,7 +193,9 @@ impl Store {
             newer @ VERSION.. => return Err(StoreError::Newer(newer)),
             _ => {}
         }
-        let begun = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let begun = self
+            .db
+            .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         // Another process may have been quicker.
         if form(&begun)? < VERSION {
             begun.execute_batch(SCHEMA)?;
@@ -204,7 +209,9 @@ impl Store {
     /// # Errors
     /// If the file takes nothing.
     pub fn write(&mut self, batch: &Batch, keeps_history: bool) -> Result<(), StoreError> {
-        let begun = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let begun = self
+            .db
+            .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         let mut noted = Vec::new();
         for seat in batch.seats.values() {
             write_seat(&begun, seat)?;
@@ -215,7 +222,11 @@ impl Store {
         for (conversation, (seat, used_at)) in &batch.conversations {
             begun
                 .prepare_cached("INSERT OR REPLACE INTO conversations VALUES (?, ?, ?)")?
-                .execute(params![conversation.0.cast_signed(), seat.as_str(), used_at.as_millisecond()])?;
+                .execute(params![
+                    conversation.0.cast_signed(),
+                    seat.as_str(),
+                    used_at.as_millisecond()
+                ])?;
         }
         for (id, seat, noted_at) in &batch.owners {
             begun
@@ -266,21 +277,26 @@ impl Store {
             (seat.asked_at, seat.not_before) = (time(row, 1)?, time(row, 2)?);
             Ok(())
         })?;
-        self.each("SELECT seat, window, used, resets_at, observed_at FROM readings", |row| {
-            let (kind, observed_at): (String, _) = (row.get(1)?, time(row, 4)?);
-            if let Some((kind, observed_at)) = WindowKind::from_word(&kind).zip(observed_at) {
-                let window = Window {
-                    used: Utilization::from_basis_points(row.get(2)?),
-                    resets_at: time(row, 3)?,
-                    observed_at,
-                };
-                seat_in(&mut seats, row)?.windows.push((kind, window));
-            }
-            Ok(())
-        })?;
+        self.each(
+            "SELECT seat, window, used, resets_at, observed_at FROM readings",
+            |row| {
+                let (kind, observed_at): (String, _) = (row.get(1)?, time(row, 4)?);
+                if let Some((kind, observed_at)) = WindowKind::from_word(&kind).zip(observed_at) {
+                    let window = Window {
+                        used: Utilization::from_basis_points(row.get(2)?),
+                        resets_at: time(row, 3)?,
+                        observed_at,
+                    };
+                    seat_in(&mut seats, row)?.windows.push((kind, window));
+                }
+                Ok(())
+            },
+        )?;
         self.each("SELECT seat, scope, cause, source, since, until FROM benches", |row| {
             let (scope, cause, source): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
-            let words = Scope::from_word(&scope).zip(BenchCause::from_word(&cause)).zip(Source::from_word(&source));
+            let words = Scope::from_word(&scope)
+                .zip(BenchCause::from_word(&cause))
+                .zip(Source::from_word(&source));
             let times = time(row, 4)?.zip(time(row, 5)?);
             if let Some((((scope, cause), source), (since, until))) = words.zip(times) {
                 let bench = Bench::new(scope, cause, source, since, until);
@@ -330,7 +346,9 @@ impl Store {
     /// # Errors
     /// If it cannot be read.
     pub fn last_number(&self) -> Result<i64, StoreError> {
-        let last = self.db.query_row("SELECT max(number) FROM requests", [], |row| row.get::<_, Option<i64>>(0))?;
+        let last = self.db.query_row("SELECT max(number) FROM requests", [], |row| {
+            row.get::<_, Option<i64>>(0)
+        })?;
         Ok(last.unwrap_or(0))
     }
 
@@ -440,12 +458,17 @@ impl History {
     pub fn usage(&self, seat: &AccountId, since: Timestamp) -> Result<Vec<(i64, WindowKind, u16)>, StoreError> {
         let query = "SELECT at, window, used FROM usage WHERE seat = ? AND at >= ? ORDER BY at, window";
         let mut found = Vec::new();
-        each(&self.0, query, params![seat.as_str(), since.as_millisecond()], &mut |row| {
-            if let Some(kind) = WindowKind::from_word(&row.get::<_, String>(1)?) {
-                found.push((row.get(0)?, kind, row.get(2)?));
-            }
-            Ok(())
-        })?;
+        each(
+            &self.0,
+            query,
+            params![seat.as_str(), since.as_millisecond()],
+            &mut |row| {
+                if let Some(kind) = WindowKind::from_word(&row.get::<_, String>(1)?) {
+                    found.push((row.get(0)?, kind, row.get(2)?));
+                }
+                Ok(())
+            },
+        )?;
         Ok(found)
     }
 
@@ -453,7 +476,11 @@ impl History {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn costs(&self, since: Timestamp, mut each_one: impl FnMut(i64, String, String, Tokens)) -> Result<(), StoreError> {
+    pub fn costs(
+        &self,
+        since: Timestamp,
+        mut each_one: impl FnMut(i64, String, String, Tokens),
+    ) -> Result<(), StoreError> {
         let query = "SELECT at, device, model, input, output, cache_read, cache_write FROM requests
             WHERE at >= ? AND input IS NOT NULL";
         each(&self.0, query, [since.as_millisecond()], &mut |row| {
@@ -502,28 +529,31 @@ fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
 fn write_seat(db: &Connection, seat: &SeatMemory) -> rusqlite::Result<()> {
     let id = seat.id.as_str();
     for table in ["readings", "benches", "served"] {
-        db.prepare_cached(&format!("DELETE FROM {table} WHERE seat = ?"))?.execute([id])?;
+        db.prepare_cached(&format!("DELETE FROM {table} WHERE seat = ?"))?
+            .execute([id])?;
     }
     let ms = |at: Option<Timestamp>| at.map(Timestamp::as_millisecond);
     for (kind, window) in &seat.windows {
-        db.prepare_cached("INSERT INTO readings VALUES (?, ?, ?, ?, ?)")?.execute(params![
-            id,
-            kind.word(),
-            window.used.basis_points(),
-            ms(window.resets_at),
-            window.observed_at.as_millisecond(),
-        ])?;
+        db.prepare_cached("INSERT INTO readings VALUES (?, ?, ?, ?, ?)")?
+            .execute(params![
+                id,
+                kind.word(),
+                window.used.basis_points(),
+                ms(window.resets_at),
+                window.observed_at.as_millisecond(),
+            ])?;
     }
     for bench in &seat.benches {
-        db.prepare_cached("INSERT OR REPLACE INTO benches VALUES (?, ?, ?, ?, ?, ?)")?.execute(params![
-            id,
-            bench.scope.word(),
-            bench.cause.word(),
-            bench.source.word(),
-            bench.since.as_millisecond(),
-            // Up to the next whole millisecond: a rest that ends too soon asks too soon.
-            bench.until.as_millisecond().saturating_add(1),
-        ])?;
+        db.prepare_cached("INSERT OR REPLACE INTO benches VALUES (?, ?, ?, ?, ?, ?)")?
+            .execute(params![
+                id,
+                bench.scope.word(),
+                bench.cause.word(),
+                bench.source.word(),
+                bench.since.as_millisecond(),
+                // Up to the next whole millisecond: a rest that ends too soon asks too soon.
+                bench.until.as_millisecond().saturating_add(1),
+            ])?;
     }
     for (model, at) in &seat.served {
         db.prepare_cached("INSERT OR REPLACE INTO served VALUES (?, ?, ?)")?
@@ -606,7 +636,8 @@ fn read_request(row: &Row<'_>) -> rusqlite::Result<RequestRecord> {
 
 /// The four figures from that column on.
 fn tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
-    let figure = |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.unwrap_or(0).cast_unsigned());
+    let figure =
+        |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.unwrap_or(0).cast_unsigned());
     Ok(Tokens {
         input: figure(first)?,
         output: figure(first + 1)?,
@@ -616,14 +647,15 @@ fn tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
 }
 
 fn write_switch(db: &Connection, switch: &SwitchRecord) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT INTO switches VALUES (?, ?, ?, ?, ?, ?)")?.execute(params![
-        switch.at,
-        switch.request,
-        switch.from.as_str(),
-        switch.to.as_str(),
-        switch.cause.word(),
-        switch.words,
-    ])?;
+    db.prepare_cached("INSERT INTO switches VALUES (?, ?, ?, ?, ?, ?)")?
+        .execute(params![
+            switch.at,
+            switch.request,
+            switch.from.as_str(),
+            switch.to.as_str(),
+            switch.cause.word(),
+            switch.words,
+        ])?;
     Ok(())
 }
 
@@ -740,7 +772,13 @@ mod tests {
                     at(second),
                     at(second + 100),
                 ),
-                Bench::new(Scope::Window(fable), BenchCause::Limit, Source::Answer, at(second), at(second + 1_000)),
+                Bench::new(
+                    Scope::Window(fable),
+                    BenchCause::Limit,
+                    Source::Answer,
+                    at(second),
+                    at(second + 1_000),
+                ),
             ],
             served: vec![("claude-opus-5-5".into(), at(second))],
             asked_at: Some(at(second)),
@@ -780,7 +818,10 @@ mod tests {
         assert_eq!((&seats[0].served, seats[0].asked_at), (&new.served, new.asked_at));
         // A rest comes back no shorter than it was, and at most a millisecond longer.
         for (kept, was) in seats[1].benches.iter().zip(&other.benches) {
-            assert_eq!((&kept.scope, kept.cause, kept.source, kept.since), (&was.scope, was.cause, was.source, was.since));
+            assert_eq!(
+                (&kept.scope, kept.cause, kept.source, kept.since),
+                (&was.scope, was.cause, was.source, was.since)
+            );
             let longer = kept.until.duration_since(was.until).as_millis();
             assert!((0..=1).contains(&longer), "{longer} ms");
         }
@@ -804,10 +845,16 @@ mod tests {
                 fs::write(path, whole).unwrap();
             }),
             ("unreadable", |path| {
-                Connection::open(path).unwrap().execute_batch("DROP TABLE benches").unwrap();
+                Connection::open(path)
+                    .unwrap()
+                    .execute_batch("DROP TABLE benches")
+                    .unwrap();
             }),
             ("newer", |path| {
-                Connection::open(path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+                Connection::open(path)
+                    .unwrap()
+                    .pragma_update(None, "user_version", 2)
+                    .unwrap();
             }),
         ];
         for (at_case, (why, spoil)) in spoils.into_iter().enumerate() {
@@ -821,7 +868,10 @@ mod tests {
             let (store, aside) = Store::open(&path, at(1_790_000_000)).unwrap();
             let aside = aside.unwrap_or_else(|| panic!("case {at_case} was taken as it is"));
             assert_eq!(aside.path, folder.path().join(format!("router.db.{why}-1790000000")));
-            assert!(fs::read(&aside.path).unwrap().len() >= spoilt.len().min(4_096), "it is kept");
+            assert!(
+                fs::read(&aside.path).unwrap().len() >= spoilt.len().min(4_096),
+                "it is kept"
+            );
             assert_eq!(store.memory().unwrap(), Memory::default());
         }
     }
@@ -833,7 +883,10 @@ mod tests {
         let mut store = opened(&below);
         store.write(&of_seats(&[memory_of("a", 1, 1)]), true).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let files: Vec<_> = fs::read_dir(&below).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let files: Vec<_> = fs::read_dir(&below)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         assert!(files.len() >= 2, "{files:?}");
         for file in files {
             assert_eq!(mode(&file), 0o600, "{}", file.display());
@@ -867,7 +920,13 @@ mod tests {
             one.write(&of_seats(&[memory_of("a", n, n.into())]), true).unwrap();
             other.write(&of_seats(&[memory_of("b", n, n.into())]), true).unwrap();
         }
-        let ids: Vec<_> = one.memory().unwrap().seats.into_iter().map(|seat| seat.id.to_string()).collect();
+        let ids: Vec<_> = one
+            .memory()
+            .unwrap()
+            .seats
+            .into_iter()
+            .map(|seat| seat.id.to_string())
+            .collect();
         assert_eq!(ids, ["a", "b"]);
     }
 

@@ -103,11 +103,21 @@ impl Running {
                     failed,
                 };
                 let requests = self.history(move |history| history.requests(&wanted)).await?;
-                json(requests.iter().map(|request| self.request_view(request)).collect::<Vec<_>>())
+                json(
+                    requests
+                        .iter()
+                        .map(|request| self.request_view(request))
+                        .collect::<Vec<_>>(),
+                )
             }
             Command::Switches { limit } => {
                 let switches = self.history(move |history| history.switches(limit.min(MOST))).await?;
-                json(switches.iter().map(|switch| self.switch_view(switch)).collect::<Vec<_>>())
+                json(
+                    switches
+                        .iter()
+                        .map(|switch| self.switch_view(switch))
+                        .collect::<Vec<_>>(),
+                )
             }
             Command::Why { request } => self.why(request).await,
             Command::UsageHistory { seat, hours } => {
@@ -268,7 +278,10 @@ impl Running {
 
     /// Writes the owner's order of the seats.
     async fn order(&self, seats: &[String]) -> Reply {
-        let ids = seats.iter().map(|seat| self.seat(seat)).collect::<Result<Vec<_>, _>>()?;
+        let ids = seats
+            .iter()
+            .map(|seat| self.seat(seat))
+            .collect::<Result<Vec<_>, _>>()?;
         let roster = Arc::clone(&self.gateway.proxy.roster);
         self.change(move |written| {
             let accounts = accounts(written)?;
@@ -289,9 +302,12 @@ impl Running {
         read: impl FnOnce(History) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, CommandError> {
         let recorder = Arc::clone(&self.gateway.recorder);
-        let read = move || recorder.history_now().and_then(read).map_err(|error| {
-            CommandError::new("noHistory", format!("the history cannot be read: {error}"))
-        });
+        let read = move || {
+            recorder
+                .history_now()
+                .and_then(read)
+                .map_err(|error| CommandError::new("noHistory", format!("the history cannot be read: {error}")))
+        };
         blocking(read).await
     }
 
@@ -373,7 +389,11 @@ impl Running {
             whole_ms: record.whole_ms,
             end: record.end,
             retries: record.attempts.len(),
-            attempts: record.attempts.iter().map(|attempt| self.attempt_view(attempt)).collect(),
+            attempts: record
+                .attempts
+                .iter()
+                .map(|attempt| self.attempt_view(attempt))
+                .collect(),
         }
     }
 
@@ -398,7 +418,10 @@ impl Running {
 
     /// What its owner calls a device; its id where it is gone.
     fn device_name(&self, id: &str) -> String {
-        self.gateway.devices().named(id).map_or_else(|_| id.to_owned(), |device| device.name)
+        self.gateway
+            .devices()
+            .named(id)
+            .map_or_else(|_| id.to_owned(), |device| device.name)
     }
 
     fn ago(&self, time: SignedDuration) -> Timestamp {

@@ -10,9 +10,9 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
-use hyper::header::HeaderMap;
 use hyper::Request;
 use hyper::body::Bytes;
+use hyper::header::HeaderMap;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -147,7 +147,8 @@ impl Router {
             .await
             .unwrap();
         let connection = tokio::spawn(connection);
-        let turn = json!({"model": "claude-opus-5-5", "max_tokens": 50, "messages": [{"role": "user", "content": text}]});
+        let turn =
+            json!({"model": "claude-opus-5-5", "max_tokens": 50, "messages": [{"role": "user", "content": text}]});
         let request = Request::post("/v1/messages")
             .header("host", self.address.to_string())
             .header("content-type", "application/json")

@@ -36,7 +36,10 @@ const COST: Tokens = Tokens {
 
 /// Every file below `folder`.
 fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.unwrap().path());
     entries
         .flat_map(|path| match path.is_dir() {
             true => files(&path),
@@ -47,7 +50,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn settings(bench: &Bench, more: &Value) {
     let names = ["A", "B", "C"];
-    let dirs: Vec<_> = names.iter().map(|name| bench.dir(name)).filter(|dir| dir.exists()).collect();
+    let dirs: Vec<_> = names
+        .iter()
+        .map(|name| bench.dir(name))
+        .filter(|dir| dir.exists())
+        .collect();
     let mut file = json!({"routerKey": KEY, "includeDefaultAccount": false, "configDirs": dirs});
     for (key, value) in more.as_object().unwrap() {
         file[key] = value.clone();
@@ -79,7 +86,10 @@ async fn a_seat_that_is_full_is_not_asked_again_before_its_reset_after_a_kill_ei
     for _ in 0..20 {
         bench.new_turn(OPUS).await;
     }
-    assert!(bench.tokens(MESSAGES).contains(&"tok-A".to_owned()), "it is back after its reset");
+    assert!(
+        bench.tokens(MESSAGES).contains(&"tok-A".to_owned()),
+        "it is back after its reset"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,10 +188,22 @@ async fn a_request_is_written_down_with_its_way_and_its_end() {
 
     let records = bench.records().await;
     let ends: Vec<_> = records.iter().map(|record| (record.status, record.end)).collect();
-    assert_eq!(ends, [(200, End::Whole), (200, End::Left), (200, End::Broken), (429, End::Whole)]);
+    assert_eq!(
+        ends,
+        [
+            (200, End::Whole),
+            (200, End::Left),
+            (200, End::Broken),
+            (429, End::Whole)
+        ]
+    );
     assert_eq!(records[0].attempts.len(), 1);
     assert_eq!(records[0].attempts[0].status, Some(429));
-    assert!(records[0].attempts[0].came_of_it.contains("5-hour"), "{:?}", records[0].attempts);
+    assert!(
+        records[0].attempts[0].came_of_it.contains("5-hour"),
+        "{:?}",
+        records[0].attempts
+    );
     assert_eq!((&records[3].seat, records[3].reason.as_str()), (&None, "all_full"));
     assert_eq!(records[3].attempts.len(), 1);
 }
@@ -266,7 +288,10 @@ async fn cf_02_settings_change_under_a_running_stream_and_damaged_ones_do_not() 
     let mut running = bench.open(messages(&stream_body(OPUS, "hello"))).await.into_body();
     running.frame().await.unwrap().unwrap();
 
-    settings(&bench, &json!({"accounts": [{"seat": "A", "enabled": false, "name": "resting"}]}));
+    settings(
+        &bench,
+        &json!({"accounts": [{"seat": "A", "enabled": false, "name": "resting"}]}),
+    );
     bench.pass(15).await;
     assert_eq!(bench.seat("resting").state.words(|_| String::new()), "switched off");
     bench.sandbox.take_requests();
@@ -286,5 +311,8 @@ async fn cf_02_settings_change_under_a_running_stream_and_damaged_ones_do_not() 
     assert_eq!(bench.turn(OPUS).await.status, 401, "the old key opens nothing");
 
     let rest = running.collect().await.unwrap().to_bytes();
-    assert!(String::from_utf8_lossy(&rest).contains("message_stop"), "the stream was not dropped");
+    assert!(
+        String::from_utf8_lossy(&rest).contains("message_stop"),
+        "the stream was not dropped"
+    );
 }
