@@ -80,7 +80,6 @@ pub fn policy(config: &Config) -> Policy {
     Policy {
         usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
         renews: config.token_refresh != TokenRefresh::Nobody,
-        paused: config.paused,
     }
 }
 

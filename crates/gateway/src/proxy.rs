@@ -353,12 +353,9 @@ impl Exchange {
             return Duration::ZERO;
         }
         let now = self.proxy.scheduler.now();
-        let hold_s = u64::from(self.proxy.settings.now().hold_s);
-        let longest = match self.timeout_s() {
-            // The client must not give up before we do.
-            Some(timeout) => hold_s.min(timeout / 2),
-            None => hold_s,
-        };
+        let wanted = u64::from(self.proxy.settings.now().hold_s);
+        // The client must not give up before we do.
+        let longest = self.timeout_s().map_or(wanted, |timeout| wanted.min(timeout / 2));
         let ends = *self
             .held_until
             .get_or_insert(now + SignedDuration::from_secs(longest as i64));

@@ -473,6 +473,7 @@ impl SeatWishes {
 fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
     let share = |percent: u8| Utilization::from_basis_points(u16::from(percent) * 100);
     let usual = Wishes {
+        enabled: !config.paused,
         threshold: share(config.limit_pct),
         ..Wishes::default()
     };
@@ -480,7 +481,7 @@ fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
         return usual;
     };
     Wishes {
-        enabled: own.enabled,
+        enabled: usual.enabled && own.enabled,
         draining: own.draining,
         threshold: own.limit_pct.map_or(usual.threshold, share),
         reserve: own.reserve_pct.map_or(usual.reserve, share),

@@ -37,8 +37,6 @@ pub struct Policy {
     pub usage_interval: SignedDuration,
     /// Whether logins are renewed at all.
     pub renews: bool,
-    /// Whether the owner paused all of it.
-    pub paused: bool,
 }
 
 impl Default for Policy {
@@ -46,7 +44,6 @@ impl Default for Policy {
         Self {
             usage_interval: SignedDuration::from_secs(300),
             renews: true,
-            paused: false,
         }
     }
 }
@@ -522,9 +519,6 @@ impl Pool {
     }
 
     fn choose(&self, request: &Request, salt: u64, now: Timestamp) -> Result<(AccountId, Reason), Refusal> {
-        if self.policy.paused && !self.accounts.is_empty() {
-            return Err(Refusal::Paused);
-        }
         let margin = if self.scarce {
             2 * select::MARGIN
         } else {
