@@ -22,7 +22,11 @@ pub mod store;
 pub mod recorder;
 pub mod profile;
 pub mod lock;
+pub mod reads;
+pub mod items;
 pub mod credential;
+pub mod security;
+pub mod keychain;
 pub mod ledger;
 pub mod scheduler;
 pub mod keeper;
@@ -75,6 +79,7 @@ use crate::ledger::Ledger;
 use crate::paths::Paths;
 use crate::ports::{Clock, Network, Upstream};
 use crate::proxy::Proxy;
+use crate::reads::Reads;
 use crate::receipt::Books;
 use crate::recorder::Recorder;
 use crate::refresh::Renewer;
@@ -122,11 +127,14 @@ impl Gateway {
         let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
         let settings = Arc::new(Settings::new(config, paths.config.clone()));
         let config = settings.now();
+        let (ledger, reads) = (Ledger::new(paths.renewals()), Arc::<Reads>::default());
         let roster = Arc::new(Roster::new(
             Arc::clone(&settings),
             paths.clone(),
             Arc::clone(&scheduler),
             Arc::clone(&ports.store),
+            ledger.clone(),
+            Arc::clone(&reads),
         ));
         let keeper = Keeper {
             scheduler: Arc::clone(&scheduler),
@@ -145,11 +153,12 @@ impl Gateway {
             origin: config.upstream.clone(),
             renewer: Renewer {
                 store: ports.store,
-                ledger: Ledger::new(paths.renewals()),
+                ledger,
                 calls: ports.calls,
                 token_url: config.token_url.clone(),
                 clock: ports.clock,
                 grace: Arc::default(),
+                reads,
             },
             shared: Arc::default(),
         };
@@ -182,6 +191,11 @@ impl Gateway {
     /// Looks for logins once.
     pub async fn scan(&self) {
         self.proxy.roster.scan().await;
+    }
+
+    /// Looks at every login anew, as its owner asks: whoever said no to macOS before is asked again.
+    pub async fn look_again(&self) {
+        self.proxy.roster.look_again().await;
     }
 
     /// What goes on aside from requests.
@@ -281,6 +295,7 @@ impl Gateway {
             waiting: Vec::new(),
             sandbox,
             seats: views,
+            reads: snapshot::read_views(self.driver.renewer.reads.all()),
         }
     }
 }

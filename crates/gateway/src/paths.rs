@@ -70,6 +70,19 @@ impl Paths {
         self.state.join("renewals")
     }
 
+    /// Whom macOS asked in vain for a Keychain item.
+    pub fn keychain(&self) -> PathBuf {
+        self.state.join("keychain.json")
+    }
+
+    /// Configuration directories that nobody but the router uses: each folder in it is one.
+    pub fn own_logins(&self) -> PathBuf {
+        match self.config.file_name().is_some_and(|name| name == "config.json") {
+            true => self.config.with_file_name("logins"),
+            false => beside(&self.config, "logins"),
+        }
+    }
+
     /// The devices and their keys' hashes.
     pub fn devices(&self) -> PathBuf {
         match self.config.file_name().is_some_and(|name| name == "config.json") {

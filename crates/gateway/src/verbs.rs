@@ -69,7 +69,7 @@ impl Running {
             }
             Command::Rescan => {
                 self.gateway.driver.look_at_settings().await;
-                self.gateway.scan().await;
+                self.gateway.look_again().await;
                 Ok(Value::Null)
             }
             Command::Pause { seat: Some(seat) } => self.wish(&seat, [("enabled", false.into())]).await,
