@@ -134,7 +134,7 @@ fn list_seats(paths: &Paths, config: &Config) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let gateway = Gateway::new(
         config.clone(),
-        paths,
+        &paths.clone().for_a_look(),
         start::network(config, gateway::keychain::on_this_machine(paths))?,
     );
     runtime.block_on(gateway.scan());
