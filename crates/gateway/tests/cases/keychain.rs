@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gateway::credential::{Files, Store as _};
+use gateway::credential::{Document, Files, Place, Store as _};
 use gateway::items::{Item, Listing};
 use gateway::keychain::Keychain;
-use gateway::reads::Why;
-use gateway::security::{self, Security};
+use gateway::lock::{Judgement, ProfileLock};
+use gateway::profile::Profile;
+use gateway::reads::{Asking, Reads, Why};
+use gateway::security::{self, Found, Security};
 use gateway::snapshot::{LoginTrouble, SeatState};
 use jiff::Timestamp;
 use sandbox::{Answer, Seat};
@@ -277,9 +279,9 @@ async fn kc_02_a_dialog_that_nobody_answers_is_asked_once_in_half_an_hour_then_i
 
     // What was remembered is remembered by the next process.
     let next = Mac::keychain(mac.dir.path(), "me");
-    let reads = gateway::reads::Reads::default();
-    let profile = gateway::profile::Profile::named(bench.dir("A"), "A".into());
-    let asking = |now| gateway::reads::Asking {
+    let reads = Reads::default();
+    let profile = Profile::named(bench.dir("A"), "A".into());
+    let asking = |now| Asking {
         why: Why::First,
         now,
         reads: &reads,
@@ -464,6 +466,81 @@ async fn kc_06_no_secret_is_on_a_command_line_in_a_log_or_a_file_or_the_status()
             assert!(!text.contains(secret), "{secret} in the {place}: {text}");
         }
     }
+}
+
+#[test]
+fn kc_06_what_the_keychain_itself_says_and_logs_holds_no_secret() {
+    let (log, _guard) = Log::of_this_test();
+    let home = tempfile::tempdir().unwrap();
+    let profile = Profile::named(home.path().join("A"), "A".into());
+    fs::create_dir(&profile.dir).unwrap();
+    let service = service(&profile.dir.display().to_string());
+    let text = document("tok-A", "rt-A", T, &json!({"mcpOAuth": {"token": "mcp-secret"}})).to_string();
+    let long = document("tok-A", "rt-A", T, &json!({"pad": "mcp-secret".repeat(300)})).to_string();
+    let now = Timestamp::from_second(T).unwrap();
+    let mut said = String::new();
+    for how in [
+        "",
+        "asks",
+        "late",
+        "late-but-done",
+        "drops-writes",
+        "status-1",
+        "status-36",
+        "status-44",
+        "status-51",
+    ] {
+        for (stored, written) in [(&text, &text), (&text, &long), (&long[..70].to_owned(), &text)] {
+            let mac = Mac::new();
+            mac.put_named(&service, stored);
+            mac.behaves(how);
+            let reads = Reads::default();
+            let asking = Asking {
+                why: Why::First,
+                now,
+                reads: &reads,
+            };
+            let lock = ProfileLock::take(&profile.dir, Judgement::ByAge, now).unwrap();
+            let document = Document::parse(written.clone().into(), Place::Item(service.clone())).unwrap();
+            let read = mac.keychain.read(&profile, &asking).err();
+            let storage = lock.for_writing(Judgement::ByAge, now).unwrap();
+            let write = mac.keychain.write(&profile, &document, &storage, now).err();
+            said += &format!("{how}: {read:?} {write:?} {:?} {:?}\n", reads.all(), mac.calls());
+        }
+    }
+    for wanted in ["Permission", "Locked", "Unknown", "TooLong", "Damaged"] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert!(log.text().contains("macOS asks"), "{}", log.text());
+    for secret in [
+        "tok-A",
+        "rt-A",
+        "mcp-secret",
+        "746f6b2d41",
+        "72742d41",
+        "6d63702d736563726574",
+    ] {
+        assert!(!said.contains(secret), "{secret}: {said}");
+        assert!(!log.text().contains(secret), "{secret}: {}", log.text());
+    }
+}
+
+#[test]
+fn kc_02_the_tool_runs_once_at_a_time() {
+    let mac = Mac::new();
+    mac.put_named("Claude Code-credentials", "{}");
+    mac.behaves("slow");
+    let tool = Security::new(mac.dir.path().join("security"));
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| {
+                let found = security::find(&tool, "Claude Code-credentials", "me", Duration::from_secs(60)).unwrap();
+                assert!(matches!(found, Found::Value(text) if text == b"{}"));
+            });
+        }
+    });
+    assert_eq!(mac.reads(), 5);
+    assert!(!mac.dir.path().join("overlaps").exists());
 }
 
 /// Every file below `folder`.
