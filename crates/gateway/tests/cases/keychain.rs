@@ -13,7 +13,7 @@ use gateway::keychain::Keychain;
 use gateway::lock::{Judgement, ProfileLock};
 use gateway::profile::Profile;
 use gateway::reads::{Asking, Reads, Why};
-use gateway::security::{self, Found, Security};
+use gateway::security::{self, Ended, Found, Security, Tool};
 use gateway::snapshot::{LoginTrouble, SeatState};
 use jiff::Timestamp;
 use sandbox::{Answer, Seat};
@@ -22,8 +22,22 @@ use sha2::{Digest as _, Sha256};
 
 use crate::support::{Bench, Log, MESSAGES, OPUS, T, seat, write_login};
 
-/// Long enough for a script on a busy machine, short enough to wait for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The tool, waited for as long as a busy machine needs, but where it is told to hang.
+struct Patient {
+    tool: Security,
+    how: PathBuf,
+}
+
+impl Tool for Patient {
+    fn run(&self, arguments: &[&str], input: &[u8], limit: Duration) -> io::Result<(Ended, Vec<u8>)> {
+        let wanted = if arguments[0] == "-i" { 10 } else { 2 };
+        assert_eq!(limit, Duration::from_secs(wanted), "{arguments:?}");
+        let how = fs::read_to_string(&self.how).unwrap_or_default();
+        let hangs = how == "asks" || how.contains("late");
+        let limit = Duration::from_secs(if hangs { 2 } else { 60 });
+        self.tool.run(arguments, input, limit)
+    }
+}
 
 /// A Mac's Keychain: the pretended tool and its items.
 struct Mac {
@@ -68,10 +82,12 @@ impl Mac {
     }
 
     fn keychain(dir: &Path, user: &str) -> Arc<Keychain> {
-        let tool = Arc::new(Security::new(dir.join("security")));
+        let tool = Arc::new(Patient {
+            tool: Security::new(dir.join("security")),
+            how: dir.join("how"),
+        });
         let listing = Arc::new(Items(dir.join("items")));
-        let keychain = Keychain::new(tool, listing, Some(user), dir.join("state.json"));
-        Arc::new(keychain.with_limits(PATIENCE, PATIENCE))
+        Arc::new(Keychain::new(tool, listing, Some(user), dir.join("state.json")))
     }
 
     /// How the tool behaves from now on.
@@ -530,11 +546,14 @@ fn kc_02_the_tool_runs_once_at_a_time() {
     let mac = Mac::new();
     mac.put_named("Claude Code-credentials", "{}");
     mac.behaves("slow");
-    let tool = Security::new(mac.dir.path().join("security"));
+    let tool = Patient {
+        tool: Security::new(mac.dir.path().join("security")),
+        how: mac.dir.path().join("how"),
+    };
     std::thread::scope(|scope| {
         for _ in 0..5 {
             scope.spawn(|| {
-                let found = security::find(&tool, "Claude Code-credentials", "me", Duration::from_secs(60)).unwrap();
+                let found = security::find(&tool, "Claude Code-credentials", "me").unwrap();
                 assert!(matches!(found, Found::Value(text) if text == b"{}"));
             });
         }
@@ -791,7 +810,6 @@ async fn kc_no_line_ever_reaches_the_tools_buffer() {
 
 #[test]
 fn kc_the_pretended_tool_cuts_a_long_line_as_the_real_one_does() {
-    use gateway::security::Tool as _;
     let mac = Mac::new();
     let tool = Security::new(mac.dir.path().join("security"));
     let line = format!(
