@@ -132,7 +132,11 @@ fn is_acknowledged(paths: &Paths) -> bool {
 /// The seats that the settings lead to. Nothing is asked of the network.
 fn list_seats(paths: &Paths, config: &Config) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let gateway = Gateway::new(config.clone(), paths, start::network(config)?);
+    let gateway = Gateway::new(
+        config.clone(),
+        paths,
+        start::network(config, gateway::keychain::on_this_machine(paths))?,
+    );
     runtime.block_on(gateway.scan());
     let seats = gateway.snapshot(&[], false).seats;
     match seats.is_empty() {

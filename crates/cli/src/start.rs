@@ -8,12 +8,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gateway::config::Config;
 use gateway::connect;
-use gateway::credential::Files;
+use gateway::credential::{Files, Store};
 use gateway::holder;
 use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
 use gateway::ping::{self, PingError, Step};
-use gateway::ports::{self, Network, SystemClock};
+use gateway::ports::{self, Clock as _, Network, SystemClock};
+use gateway::reads::{Asking, Reads, Why};
 use gateway::{Handle, Ports};
 use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
@@ -63,7 +64,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
                 paths.config.display()
             );
         }
-        let ports = network(&config)?;
+        let ports = network(&config, gateway::keychain::on_this_machine(paths))?;
         let key = config.router_key.clone();
         let handle = match gateway::start(config, paths, ports, false) {
             Ok(handle) => handle,
@@ -85,7 +86,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
 async fn start_sandbox(options: &Options) -> anyhow::Result<()> {
     let made_up = MadeUp::new().await?;
     let config = made_up.config(options.port)?;
-    let ports = network(&config)?;
+    let ports = network(&config, Arc::new(Files))?;
     let handle = gateway::start(config, made_up.paths(), ports, true).map_err(explain)?;
     show::started_sandbox(
         &handle.snapshot(),
@@ -102,10 +103,16 @@ fn has_no_login(paths: &Paths) -> anyhow::Result<bool> {
         true => Config::load(&paths.config)?,
         false => Config::parse(br#"{"routerKey":"not-used-yet"}"#)?.context("built-in settings")?,
     };
+    let (store, reads) = (gateway::keychain::on_this_machine(paths), Reads::default());
+    let asking = Asking {
+        why: Why::First,
+        now: SystemClock.now(),
+        reads: &reads,
+    };
     let profiles = gateway::profile::discover(&config, paths);
     Ok(!profiles
         .iter()
-        .any(|profile| gateway::credential::read(&Files, profile).is_ok()))
+        .any(|profile| gateway::credential::read(&*store, profile, &asking).is_ok()))
 }
 
 /// The instance lock; `None` if another router holds it, which is no failure.
@@ -120,8 +127,8 @@ fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
     }
 }
 
-/// The real network, with TLS only where something is reached by it.
-pub(crate) fn network(config: &Config) -> anyhow::Result<Ports> {
+/// The real network, with TLS only where something is reached by it, and that store.
+pub(crate) fn network(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Ports> {
     let secure = [&config.upstream, &config.token_url]
         .iter()
         .any(|url| url.scheme_str() == Some("https"));
@@ -133,7 +140,7 @@ pub(crate) fn network(config: &Config) -> anyhow::Result<Ports> {
         clock: Arc::new(SystemClock),
         calls: ports::own_calls(tls.clone())?,
         network: Arc::new(Network::new(move || ports::pooled(tls.clone()))),
-        store: Arc::new(Files),
+        store,
         zone: TimeZone::system(),
         seed: gateway::chance(),
     })
