@@ -18,7 +18,11 @@ pub mod peek;
 pub mod file;
 pub mod profile;
 pub mod lock;
+pub mod reads;
+pub mod items;
 pub mod credential;
+pub mod security;
+pub mod keychain;
 pub mod ledger;
 pub mod scheduler;
 pub mod usage;
@@ -41,6 +45,9 @@ pub mod proxy;
 pub mod snapshot;
 pub mod control;
 pub mod instance;
+pub mod log;
+pub mod doctor;
+pub mod service;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
@@ -69,6 +76,7 @@ use crate::ledger::Ledger;
 use crate::paths::Paths;
 use crate::ports::{Clock, Network, Upstream};
 use crate::proxy::Proxy;
+use crate::reads::Reads;
 use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
@@ -112,11 +120,14 @@ impl Gateway {
         let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
         let settings = Arc::new(Settings::new(config, paths.config.clone()));
         let config = settings.now();
+        let (ledger, reads) = (Ledger::new(paths.renewals()), Arc::<Reads>::default());
         let roster = Roster::new(
             Arc::clone(&settings),
             paths.clone(),
             Arc::clone(&scheduler),
             Arc::clone(&ports.store),
+            ledger.clone(),
+            Arc::clone(&reads),
         );
         let roster = Arc::new(roster);
         let driver = Driver {
@@ -127,11 +138,12 @@ impl Gateway {
             origin: config.upstream.clone(),
             renewer: Renewer {
                 store: ports.store,
-                ledger: Ledger::new(paths.renewals()),
+                ledger,
                 calls: ports.calls,
                 token_url: config.token_url.clone(),
                 clock: ports.clock,
                 grace: Arc::default(),
+                reads,
             },
             who: config.token_refresh,
             claude: Claude::find(config.claude_path.as_deref(), &paths.home),
@@ -165,6 +177,11 @@ impl Gateway {
     /// Looks for logins once.
     pub async fn scan(&self) {
         self.proxy.roster.scan().await;
+    }
+
+    /// Looks at every login anew, as its owner asks: whoever said no to macOS before is asked again.
+    pub async fn look_again(&self) {
+        self.proxy.roster.look_again().await;
     }
 
     /// What goes on aside from requests.
@@ -227,6 +244,7 @@ impl Gateway {
             waiting: Vec::new(),
             sandbox,
             seats: views,
+            reads: snapshot::read_views(self.driver.renewer.reads.all()),
         }
     }
 }
