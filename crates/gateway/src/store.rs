@@ -568,12 +568,7 @@ fn write_seat(db: &Connection, seat: &SeatMemory) -> rusqlite::Result<()> {
 }
 
 /// Writes down how full the windows are, where that is news.
-fn write_usage(
-    db: &Connection,
-    seat: &SeatMemory,
-    known: &Noted,
-    noted: &mut Noted,
-) -> rusqlite::Result<()> {
+fn write_usage(db: &Connection, seat: &SeatMemory, known: &Noted, noted: &mut Noted) -> rusqlite::Result<()> {
     for (kind, window) in &seat.windows {
         let (used, at) = (window.used.basis_points(), window.observed_at.as_millisecond());
         let key = (seat.id.clone(), kind.clone());

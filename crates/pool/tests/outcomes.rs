@@ -45,7 +45,14 @@ impl From<Next> for Then {
 }
 
 /// The event, its outcome, what the owner says of extra usage, what follows, what rests, what is noted.
-type Row = (&'static str, Outcome, ExtraUsage, Then, Vec<&'static str>, Option<Trouble>);
+type Row = (
+    &'static str,
+    Outcome,
+    ExtraUsage,
+    Then,
+    Vec<&'static str>,
+    Option<Trouble>,
+);
 
 #[test]
 fn the_table() {
