@@ -20,6 +20,9 @@ const LONGEST_EVENT: usize = 64 << 10;
 /// How much is kept of an answer that is not a stream.
 const LONGEST_WHOLE: usize = 512 << 10;
 
+/// How the events begin that carry content.
+const CONTENT: &[u8] = b" {\"type\":\"content_block_";
+
 /// What a turn cost, as its answer says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
