@@ -46,6 +46,8 @@ pub struct Config {
     pub hold_s: u16,
     /// What the owner wants of single seats.
     pub accounts: Vec<SeatWishes>,
+    /// Whether no seat is given anything.
+    pub paused: bool,
     /// The `claude` that renewals are handed to.
     pub claude_path: Option<PathBuf>,
     /// Settings that are understood and not yet acted upon in this version.
@@ -162,6 +164,8 @@ struct Written {
     accounts: Vec<SeatWishes>,
     #[serde(default)]
     routing: Option<String>,
+    #[serde(default)]
+    paused: bool,
     #[serde(default)]
     hold_s: Option<i64>,
     #[serde(default)]
@@ -364,6 +368,7 @@ impl Written {
             config_dirs: self.config_dirs,
             hold_s: within("holdS", self.hold_s.unwrap_or(0), 0, 300)? as u16,
             accounts: self.accounts,
+            paused: self.paused,
             claude_path: self.claude_path,
             not_yet,
         })
@@ -436,11 +441,18 @@ fn origin(text: &str) -> Result<Uri, ConfigError> {
 }
 
 /// A new key: 256 bits from the system, in hexadecimal.
-fn new_key() -> String {
+///
+/// # Panics
+/// If the system has no randomness: it can keep no key secret.
+pub fn new_key() -> String {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).expect("a system without randomness can keep no key secret");
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("rk-{hex}")
+    format!("rk-{}", hex(&bytes))
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Replaces the file whole, readable by its owner alone. On failure the old file is intact.

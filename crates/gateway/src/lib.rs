@@ -11,6 +11,7 @@
 pub mod ports;
 pub mod paths;
 pub mod config;
+pub mod settings;
 pub mod anthropic;
 pub mod decode;
 pub mod peek;
@@ -23,6 +24,12 @@ pub mod scheduler;
 pub mod usage;
 pub mod refresh;
 pub mod roster;
+pub mod addresses;
+pub mod connect;
+pub mod listen;
+pub mod holder;
+pub mod ping;
+pub mod devices;
 pub mod connections;
 pub mod body;
 pub mod error;
@@ -37,6 +44,9 @@ pub mod instance;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
+pub mod selftest;
+pub mod verbs;
+pub mod workers;
 mod start;
 
 use std::path::PathBuf;
@@ -49,10 +59,12 @@ use pool::{Policy, Pool};
 pub use start::{Handle, StartError, start};
 
 use crate::config::{Config, TokenRefresh};
+use crate::connections::Connections;
 use crate::credential::Store;
 use crate::delegate::Claude;
+use crate::devices::{DeviceError, DeviceView, Devices};
 use crate::driver::Driver;
-use crate::gate::{Keys, Names};
+use crate::gate::Names;
 use crate::ledger::Ledger;
 use crate::paths::Paths;
 use crate::ports::{Clock, Network, Upstream};
@@ -60,6 +72,7 @@ use crate::proxy::Proxy;
 use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
+use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 
 /// What the gateway needs of the outside.
@@ -80,9 +93,12 @@ pub struct Ports {
 }
 
 /// The router without its sockets.
+#[derive(Clone)]
 pub struct Gateway {
     proxy: Arc<Proxy>,
     driver: Driver,
+    connections: Connections,
+    settings: Arc<Settings>,
 }
 
 impl Gateway {
@@ -91,14 +107,13 @@ impl Gateway {
         let policy = Policy {
             usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
             renews: config.token_refresh != TokenRefresh::Nobody,
-            ..Policy::default()
         };
         let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
-        let mut keys = Keys::default();
-        keys.add("first device", &config.router_key);
-        let config = Arc::new(config);
+        let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
+        let settings = Arc::new(Settings::new(config, paths.config.clone()));
+        let config = settings.now();
         let roster = Roster::new(
-            Arc::clone(&config),
+            Arc::clone(&settings),
             paths.clone(),
             Arc::clone(&scheduler),
             Arc::clone(&ports.store),
@@ -127,16 +142,18 @@ impl Gateway {
             roster,
             network: ports.network,
             origin: config.upstream.clone(),
-            keys,
+            devices,
             names: Names::new(machine_names()),
             zone: ports.zone,
             budget: Arc::default(),
             owners: Arc::new(Mutex::default()),
-            hold_s: config.hold_s,
+            settings: Arc::clone(&settings),
         };
         Self {
             proxy: Arc::new(proxy),
             driver,
+            connections: Connections::default(),
+            settings,
         }
     }
 
@@ -165,6 +182,27 @@ impl Gateway {
             .collect()
     }
 
+    /// The owner's devices.
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.proxy.devices
+    }
+
+    /// The connections that devices have open.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Shuts a device out: its key opens nothing more, and its running answers are cut.
+    ///
+    /// # Errors
+    /// If there is no such device, it is the first, or nothing can be saved.
+    pub fn revoke(&self, device: &str) -> Result<DeviceView, DeviceError> {
+        let revoked = self.proxy.devices.revoke(device)?;
+        self.connections.cut(&revoked.id);
+        tracing::info!("the device `{}` was shut out", revoked.name);
+        Ok(revoked)
+    }
+
     /// The pool, for those who watch it.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.proxy.scheduler
@@ -186,6 +224,7 @@ impl Gateway {
             program: env!("CARGO_PKG_VERSION").into(),
             now: self.proxy.scheduler.now().as_second(),
             listening: listening.to_vec(),
+            waiting: Vec::new(),
             sandbox,
             seats: views,
         }

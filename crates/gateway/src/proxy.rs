@@ -21,14 +21,17 @@ use crate::body::{self, Budget, Sent, Tap, Upload, UploadError};
 use crate::connections::{Busy, Connection};
 use crate::credential::Secret;
 use crate::decode::SideCopy;
+use crate::devices::{Device, Devices};
 use crate::error::{self, ProxyError};
 use crate::forward;
-use crate::gate::{self, Keys, Names, Route};
+use crate::gate::{self, Names, Route};
 use crate::owners::{self, Owners};
 use crate::peek::Found;
+use crate::ping;
 use crate::ports::{Network, UpstreamError};
 use crate::roster::Roster;
 use crate::scheduler::{Claim, LeaseGuard, Scheduler};
+use crate::settings::Settings;
 
 /// How long a request may go from seat to seat before it is answered.
 const MOVING_FOR: SignedDuration = SignedDuration::from_secs(30);
@@ -54,7 +57,7 @@ pub struct Proxy {
     /// Where requests go.
     pub origin: Uri,
     /// The owner's devices.
-    pub keys: Keys,
+    pub devices: Arc<Devices>,
     /// This machine's names.
     pub names: Names,
     /// The zone of the times in our answers.
@@ -63,8 +66,8 @@ pub struct Proxy {
     pub budget: Arc<Budget>,
     /// Who issued which id.
     pub owners: Arc<Mutex<Owners>>,
-    /// How long a request is held open for a seat to return, in seconds.
-    pub hold_s: u16,
+    /// The settings.
+    pub settings: Arc<Settings>,
 }
 
 /// The routes: ours under `/_router/`, all else is forwarded or refused.
@@ -84,10 +87,16 @@ async fn ping(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
     let shows_a_key = [gate::ROUTER_KEY, gate::API_KEY, header::AUTHORIZATION]
         .iter()
         .any(|name| headers.contains_key(name));
-    match (shows_a_key, gate::device(headers, &proxy.keys)) {
+    match (shows_a_key, gate::device(headers, &proxy.devices)) {
         (false, _) if proxy.names.include(headers) => Response::new(Body::from("ok\n")),
         (false, _) => proxy.answer(&ProxyError::ForeignHost),
-        (true, Ok(_)) => Response::new(Body::from("ok, and the key is good\n")),
+        (true, Ok(device)) => {
+            let body = match proxy.has_a_seat_for(&device) {
+                true => format!("{}\n", ping::GOOD),
+                false => format!("{}, but there is {} for this device\n", ping::GOOD, ping::NO_SEAT),
+            };
+            Response::new(Body::from(body))
+        }
         (true, Err(wrong)) => proxy.answer(&wrong),
     }
 }
@@ -97,7 +106,7 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
     if gate::no_web_page(&head.headers).is_ok() && gate::route(&head.method, &head.uri) == Ok(Route::Hello) {
         return Response::new(Body::empty());
     }
-    let (device, route) = match gate::admit(&head, &proxy.keys, &proxy.names) {
+    let (device, route) = match gate::admit(&head, &proxy.devices, &proxy.names) {
         Ok(admitted) => admitted,
         Err(refused) => return refuse(&proxy, &refused, &head, body, body::DRAIN_STRANGER),
     };
@@ -107,16 +116,25 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let limit = matches!(route, Route::Messages | Route::CountTokens).then_some(body::REPLAY_LIMIT);
     if limit.zip(length).is_some_and(|(limit, length)| length > limit) {
-        log_too_long(device, head.uri.path());
+        log_too_long(&device.name, head.uri.path());
         return refuse(&proxy, &ProxyError::TooLong, &head, body, body::DRAIN_KNOWN);
     }
-    let busy = head.extensions.get::<Connection>().map(Connection::busy);
+    let busy = head
+        .extensions
+        .get::<Connection>()
+        .map(|connection| connection.busy(&device));
+    // It may have been shut out between its key and its place among those that run, where it would not be cut.
+    if device.is_revoked() {
+        let wrong = ProxyError::WrongKey { login_mode: false };
+        return refuse(&proxy, &wrong, &head, body, body::DRAIN_STRANGER);
+    }
+    proxy.devices.count(&device, proxy.scheduler.now().as_second());
     let upload = Upload::new(body, length, limit, has_json(&head.headers), Arc::clone(&proxy.budget));
     let exchange = Exchange {
         moving_since: None,
         held_until: None,
         impatient: false,
-        device: device.to_owned(),
+        device,
         proxy: Arc::clone(&proxy),
         head,
         route,
@@ -161,6 +179,15 @@ fn has_json(headers: &HeaderMap) -> bool {
 }
 
 impl Proxy {
+    /// Whether a seat with a login may serve that device, full or not.
+    fn has_a_seat_for(&self, device: &Device) -> bool {
+        let may = |account: &pool::Account| {
+            let allowed = device.seats.as_ref().is_none_or(|seats| seats.contains(&account.id));
+            allowed && account.wishes.enabled && account.token != pool::Token::Missing
+        };
+        self.scheduler.look(|pool, _| pool.accounts().any(may))
+    }
+
     fn answer(&self, error: &ProxyError) -> Response {
         error.response(self.scheduler.now(), &self.zone)
     }
@@ -175,7 +202,7 @@ struct Exchange {
     held_until: Option<Timestamp>,
     /// Whether it has waited long enough for another request to try a seat.
     impatient: bool,
-    device: String,
+    device: Arc<Device>,
     head: Parts,
     route: Route,
     length: Option<u64>,
@@ -241,7 +268,7 @@ impl Exchange {
                     self.proxy.roster.label(&switch.from),
                     self.proxy.roster.label(&switch.to),
                 );
-                tracing::info!(device = %self.device, "a conversation goes from `{from}` to `{to}`: {}", switch.why);
+                tracing::info!(device = %self.device.name, "a conversation goes from `{from}` to `{to}`: {}", switch.why);
             }
             let Some(access) = self.proxy.roster.access(lease.account()) else {
                 self.tried.push(lease.account().clone());
@@ -308,11 +335,9 @@ impl Exchange {
             return Duration::ZERO;
         }
         let now = self.proxy.scheduler.now();
-        let longest = match self.timeout_s() {
-            // The client must not give up before we do.
-            Some(timeout) => u64::from(self.proxy.hold_s).min(timeout / 2),
-            None => self.proxy.hold_s.into(),
-        };
+        let wanted = u64::from(self.proxy.settings.now().hold_s);
+        // The client must not give up before we do.
+        let longest = self.timeout_s().map_or(wanted, |timeout| wanted.min(timeout / 2));
         let ends = *self
             .held_until
             .get_or_insert(now + SignedDuration::from_secs(longest as i64));
@@ -355,7 +380,7 @@ impl Exchange {
             conversation: self.conversation(found),
             model: found.model.clone(),
             features: anthropic::features(&self.head.headers),
-            allowed: None,
+            allowed: self.device.seats.clone(),
             owner: owners.of(own.into_iter().chain(&found.ids)),
             again: self.again.clone(),
             tried: self.tried.clone(),
@@ -448,7 +473,7 @@ impl Exchange {
         if next == Next::Deliver {
             if outcome == Outcome::OauthUnsupported {
                 let message = answer.error.map(|error| error.message).unwrap_or_default();
-                return Some(self.proxy.answer(&ProxyError::OauthUnsupported { message }));
+                return Some(self.own_answer(&label, &ProxyError::OauthUnsupported { message }));
             }
             if matches!(outcome, Outcome::WrongPlace | Outcome::Challenged) {
                 self.tell(&self.proxy.roster.label(&account), &account, &outcome);
@@ -462,7 +487,7 @@ impl Exchange {
             Next::Deliver | Next::Reconnect => {}
             // One seat's limit is not the pool's.
             Next::TryAnother if !chances.movable && matches!(outcome, Outcome::Limited(_) | Outcome::Beyond(_)) => {
-                return Some(self.proxy.answer(&ProxyError::NotMovable));
+                return Some(self.own_answer(&label, &ProxyError::NotMovable));
             }
             Next::TryAnother | Next::TryAnotherOrDeliver | Next::TryOneOther if !chances.movable => {
                 self.log(answer.head.status, &label, answer.reason);
@@ -486,7 +511,7 @@ impl Exchange {
             Next::RereadAndRetry => {
                 let another = self.proxy.roster.refused(&account, &answer.access).await;
                 if !chances.movable {
-                    return Some(self.proxy.answer(&ProxyError::Exhausted));
+                    return Some(self.own_answer(&label, &ProxyError::Exhausted));
                 }
                 // A seat gets a second try with another token, from the store or from a renewal, and no third.
                 match self.reread.contains(&account) {
@@ -581,8 +606,7 @@ impl Exchange {
             self.log(kept.response.status(), "nobody else", "handed on");
             return kept.response;
         }
-        let response = self.proxy.answer(&error);
-        self.log(response.status(), "nobody", error.kind());
+        let response = self.own_answer("nobody", &error);
         self.close_after(response)
     }
 
@@ -620,11 +644,18 @@ impl Exchange {
         Some(self.close_after(response))
     }
 
+    /// An answer of ours after `seat` was asked.
+    fn own_answer(&self, seat: &str, error: &ProxyError) -> Response {
+        let response = self.proxy.answer(error);
+        self.log(response.status(), seat, error.kind());
+        response
+    }
+
     /// The client's body did not become whole.
     fn broken_upload(&mut self, error: &UploadError) -> Response {
         match error {
             UploadError::TooLong => {
-                log_too_long(&self.device, self.head.uri.path());
+                log_too_long(&self.device.name, self.head.uri.path());
                 self.close_after(self.proxy.answer(&ProxyError::TooLong))
             }
             // Nobody is there to read it.
@@ -657,9 +688,9 @@ impl Exchange {
         );
         match status.as_u16() {
             // Side calls come in bursts, and say nothing that a person would look for.
-            ..400 if self.route != Route::Messages => tracing::debug!(device = %self.device, "{line}"),
-            ..400 => tracing::info!(device = %self.device, "{line}"),
-            _ => tracing::warn!(device = %self.device, "{line}"),
+            ..400 if self.route != Route::Messages => tracing::debug!(device = %self.device.name, "{line}"),
+            ..400 => tracing::info!(device = %self.device.name, "{line}"),
+            _ => tracing::warn!(device = %self.device.name, "{line}"),
         }
     }
 }

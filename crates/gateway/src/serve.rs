@@ -1,8 +1,7 @@
 //! Listening: one HTTP/1.1 connection at a time, with the limits that hold before a key is known.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,13 +9,15 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime;
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 use crate::connections::{Connection, Connections};
+use crate::listen::Doors;
 
 /// How long the first request's head may take.
 const FIRST_HEAD: Duration = Duration::from_secs(15);
@@ -24,40 +25,35 @@ const FIRST_HEAD: Duration = Duration::from_secs(15);
 const KEPT: Duration = Duration::from_secs(300);
 /// The longest head, and the most of a body that is read at once: below it, large uploads cost half as much again.
 const HEAD_LIMIT: usize = 256 << 10;
-/// A burst of devices that reconnect waits here.
-const BACKLOG: u32 = 1_024;
+/// A device that went to sleep or lost its network is found out: the first question after so long a silence, then the
+/// next ones so far apart.
+const SILENCE: Duration = Duration::from_secs(60);
+const QUESTIONS: Duration = Duration::from_secs(15);
 /// How long running requests may take to end when the router stops.
 pub const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// Opens the port at `address`.
-///
-/// # Errors
-/// If it cannot be had.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// Serves `app` on `listeners` until `stop` is told; then accepts nothing more, and waits for what runs.
-pub async fn serve(listeners: Vec<TcpListener>, app: axum::Router, stop: Arc<Notify>) {
-    let connections = Connections::default();
+/// Serves `app` on the `doors`, of which those are `opened`, until `stop` is told; then accepts nothing more, and waits
+/// for what runs. Connections go to `workers` in turn, and each stays where it is.
+pub async fn serve(
+    doors: Doors,
+    opened: Vec<TcpListener>,
+    app: axum::Router,
+    workers: Vec<runtime::Handle>,
+    connections: Connections,
+    stop: Arc<Notify>,
+) {
+    let workers = Arc::new(Turns::new(workers));
     let graceful = Arc::new(GracefulShutdown::new());
-    let mut accepting = JoinSet::new();
-    for listener in listeners {
-        accepting.spawn(accept(
+    let accept = |listener| {
+        accept(
             listener,
             app.clone(),
+            Arc::clone(&workers),
             connections.clone(),
             Arc::clone(&graceful),
-        ));
-    }
-    stop.notified().await;
-    accepting.shutdown().await;
+        )
+    };
+    doors.tend(opened, accept, stop.notified()).await;
     if let Some(graceful) = Arc::into_inner(graceful)
         && tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await.is_err()
     {
@@ -68,13 +64,47 @@ pub async fn serve(listeners: Vec<TcpListener>, app: axum::Router, stop: Arc<Not
     }
 }
 
-async fn accept(listener: TcpListener, app: axum::Router, connections: Connections, graceful: Arc<GracefulShutdown>) {
+/// The threads that serve, each in its turn.
+struct Turns {
+    workers: Vec<runtime::Handle>,
+    next: AtomicUsize,
+}
+
+impl Turns {
+    const fn new(workers: Vec<runtime::Handle>) -> Self {
+        Self {
+            workers,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    fn next(&self) -> &runtime::Handle {
+        &self.workers[self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len()]
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    app: axum::Router,
+    workers: Arc<Turns>,
+    connections: Connections,
+    graceful: Arc<GracefulShutdown>,
+) {
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        // A socket is watched by the runtime it was registered with: it is taken from this one's list.
+        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => {
                 // Without it the kernel holds small events back until the last one is acknowledged.
                 let _ = stream.set_nodelay(true);
-                tokio::spawn(converse(stream, app.clone(), connections.open(), graceful.watcher()));
+                let asking = TcpKeepalive::new().with_time(SILENCE).with_interval(QUESTIONS);
+                let _ = SockRef::from(&stream).set_tcp_keepalive(&asking);
+                let (app, connection, watcher) = (app.clone(), connections.open(), graceful.watcher());
+                workers.next().spawn(async move {
+                    match TcpStream::from_std(stream) {
+                        Ok(stream) => converse(stream, app, connection, watcher).await,
+                        Err(error) => tracing::warn!("could not serve a connection: {error}"),
+                    }
+                });
             }
             Err(error) => {
                 // Out of descriptors, or a client that left at once: wait for one to come back.
@@ -85,12 +115,7 @@ async fn accept(listener: TcpListener, app: axum::Router, connections: Connectio
     }
 }
 
-async fn converse(
-    stream: TcpStream,
-    app: axum::Router,
-    connection: Connection,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
+async fn converse(stream: TcpStream, app: axum::Router, connection: Connection, watcher: Watcher) {
     let first = Arc::new(Notify::new());
     let service = {
         let (first, connection) = (Arc::clone(&first), connection.clone());

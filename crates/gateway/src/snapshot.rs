@@ -21,6 +21,9 @@ pub struct Snapshot {
     pub now: i64,
     /// Where the router listens.
     pub listening: Vec<String>,
+    /// Where it is to listen and cannot now: the address is not there, or another program has the port.
+    #[serde(default)]
+    pub waiting: Vec<String>,
     /// Whether the seats are made up and Anthropic is pretended.
     pub sandbox: bool,
     /// The seats, by label.

@@ -4,15 +4,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 
 use crate::config::Config;
-use crate::control::{self, Control};
+use crate::control::{self, Command, CommandError, Commander, Reply};
+use crate::devices::Devices;
+use crate::listen::{Door, Doors};
 use crate::paths::Paths;
 use crate::serve;
 use crate::snapshot::Snapshot;
+use crate::verbs::Running;
+use crate::workers::{self, Helpers};
 use crate::{Gateway, Ports};
 
 /// Why the router did not start.
@@ -39,20 +44,33 @@ pub enum StartError {
 pub struct Handle {
     /// Where it listens.
     pub listening: Vec<SocketAddr>,
-    snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync>,
-    stop: Arc<Notify>,
+    running: Arc<Running>,
+    commander: Commander,
     thread: JoinHandle<()>,
 }
 
 impl Handle {
     /// The router as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        (self.snapshot)()
+        self.running.snapshot()
+    }
+
+    /// Does what `command` says, on the router's own runtime; it may be awaited on any.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub async fn command(&self, command: Command) -> Reply {
+        (self.commander)(command).await
+    }
+
+    /// The same for those who outlive this handle.
+    pub fn commander(&self) -> Commander {
+        Arc::clone(&self.commander)
     }
 
     /// Stops it when told: it accepts nothing more, and running answers have ten seconds to end.
     pub fn stopper(&self) -> Arc<Notify> {
-        Arc::clone(&self.stop)
+        Arc::clone(&self.running.stop)
     }
 
     /// Waits for its end.
@@ -69,18 +87,12 @@ impl Handle {
 /// If it cannot listen, or has no control socket or thread.
 pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Result<Handle, StartError> {
     raise_descriptor_limit();
-    // Two workers: with one, a thousand streams wait for each other (measured: twice the delay); more find nothing to do.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .max_blocking_threads(8)
-        .build()
-        .map_err(StartError::Thread)?;
+    let runtime = workers::runtime().map_err(StartError::Thread)?;
     let opened = {
         let _inside = runtime.enter();
         open(&config, paths)
     };
-    let (listeners, control) = match opened {
+    let (doors, opened, control) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             // Whoever starts a router may run on a runtime of their own, where this one must not be waited for.
@@ -88,74 +100,90 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
             return Err(error);
         }
     };
-    let listening: Vec<SocketAddr> = listeners
-        .iter()
-        .filter_map(|listener| listener.local_addr().ok())
-        .collect();
-    let gateway = Arc::new(Gateway::new(config, paths, ports));
-    let snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync> = {
-        let (gateway, listening) = (
-            Arc::clone(&gateway),
-            listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        );
-        Arc::new(move || gateway.snapshot(&listening, sandbox))
-    };
-    let stop = Arc::new(Notify::new());
-    let control_socket = ControlSocket {
-        listener: control,
-        control: Control {
-            snapshot: Arc::clone(&snapshot),
-            stop: Arc::clone(&stop),
-        },
-    };
+    let listening = doors.those(Door::Open);
+    let running = Arc::new(Running {
+        gateway: Gateway::new(config, paths, ports),
+        doors: doors.clone(),
+        sandbox,
+        stop: Arc::new(Notify::new()),
+    });
+    let commander = commander(&running, runtime.handle().clone());
     let (ready, is_ready) = mpsc::channel();
-    let stopped = Arc::clone(&stop);
+    let (inside, commanded) = (Arc::clone(&running), Arc::clone(&commander));
+    let helpers = Helpers::start().map_err(StartError::Thread)?;
     let thread = thread::Builder::new()
         .name("gateway".into())
         .spawn(move || {
+            let mut workers = vec![runtime.handle().clone()];
+            workers.extend(helpers.runtimes());
             runtime.block_on(async move {
+                let gateway = &inside.gateway;
                 gateway.scan().await;
                 let _ = ready.send(());
                 let driving = tokio::spawn(gateway.driver().run());
-                tokio::spawn(control::serve(control_socket.listener, control_socket.control));
-                serve::serve(listeners, gateway.router(), stopped).await;
+                tokio::spawn(control::serve(control, commanded));
+                let keeping = tokio::spawn(keep_counts(Arc::clone(gateway.devices())));
+                let connections = gateway.connections().clone();
+                let app = gateway.router();
+                serve::serve(doors, opened, app, workers, connections, Arc::clone(&inside.stop)).await;
+                keeping.abort();
+                flush(gateway.devices());
                 // No new renewal begins; one under way is finished and saved.
                 driving.abort();
                 let _ = driving.await;
                 gateway.driver().finish().await;
             });
+            helpers.stop();
         })
         .map_err(StartError::Thread)?;
     // It fails only if the thread has panicked, which joining shows.
     let _ = is_ready.recv();
     Ok(Handle {
         listening,
-        snapshot,
-        stop,
+        running,
+        commander,
         thread,
     })
 }
 
-/// Opens every port and the control socket.
-fn open(config: &Config, paths: &Paths) -> Result<(Vec<TcpListener>, UnixListener), StartError> {
-    let listen = |host| {
-        let address = SocketAddr::new(host, config.port);
-        serve::listen(address).map_err(|source| StartError::Listen { address, source })
-    };
-    let listeners = config
-        .hosts
-        .iter()
-        .copied()
-        .map(listen)
-        .collect::<Result<Vec<_>, _>>()?;
-    let control = control::open(&paths.socket).map_err(StartError::Control)?;
-    Ok((listeners, control))
+/// Runs commands on the router's runtime, whoever awaits them.
+fn commander(running: &Arc<Running>, runtime: tokio::runtime::Handle) -> Commander {
+    let running = Arc::clone(running);
+    Arc::new(move |command| {
+        let done = runtime.spawn(Arc::clone(&running).command(command));
+        Box::pin(async move {
+            done.await
+                .unwrap_or_else(|_| Err(CommandError::new("stopping", "the router is stopping")))
+        })
+    })
 }
 
-struct ControlSocket {
-    listener: UnixListener,
-    control: Control,
+/// Opens the ports whose addresses are there, and the control socket.
+fn open(config: &Config, paths: &Paths) -> Result<(Doors, Vec<TcpListener>, UnixListener), StartError> {
+    let wanted = config.hosts.iter().map(|host| SocketAddr::new(*host, config.port));
+    let (doors, opened) =
+        Doors::open(wanted.collect()).map_err(|(address, source)| StartError::Listen { address, source })?;
+    let control = control::open(&paths.socket).map_err(StartError::Control)?;
+    Ok((doors, opened, control))
 }
+
+/// Saves the devices' counts now and then: a crash costs a few minutes of them.
+async fn keep_counts(devices: Arc<Devices>) {
+    loop {
+        tokio::time::sleep(SAVED_EVERY).await;
+        let devices = Arc::clone(&devices);
+        let _ = tokio::task::spawn_blocking(move || flush(&devices)).await;
+    }
+}
+
+fn flush(devices: &Devices) {
+    if let Err(error) = devices.flush() {
+        tracing::warn!("the devices' counts could not be saved: {error}");
+    }
+}
+
+/// How often the devices' counts are saved.
+const SAVED_EVERY: Duration = Duration::from_secs(300);
 
 /// A thousand streams want two thousand descriptors; macOS starts with 256.
 fn raise_descriptor_limit() {

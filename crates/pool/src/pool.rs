@@ -47,8 +47,6 @@ pub struct Policy {
     pub usage_interval: SignedDuration,
     /// Whether logins are renewed at all.
     pub renews: bool,
-    /// Whether the owner paused all of it.
-    pub paused: bool,
     /// How a seat is picked among those that can serve.
     pub strategy: Strategy,
     /// The numbers in the price.
@@ -60,7 +58,6 @@ impl Default for Policy {
         Self {
             usage_interval: SignedDuration::from_secs(300),
             renews: true,
-            paused: false,
             strategy: Strategy::default(),
             tuning: Tuning::default(),
         }
@@ -596,9 +593,6 @@ impl Pool {
     }
 
     fn choose<'a>(&'a self, request: &Request, terms: Terms<'a>) -> Result<(Pick<'a>, Reason), Refusal> {
-        if self.policy.paused && !self.accounts.is_empty() {
-            return Err(Refusal::Paused);
-        }
         select::select(&self.accounts, request, terms)
             .map_err(|refusal| self.unless_it_passes(refusal, request, terms.now))
     }

@@ -555,17 +555,6 @@ fn groups_come_before_room_and_a_reserve_is_never_taken() {
     );
 }
 
-#[test]
-fn a_paused_pool_serves_nobody_and_says_so() {
-    let mut pool = usual();
-    let paused = pool::Policy {
-        paused: true,
-        ..pool.policy()
-    };
-    pool.set_policy(paused);
-    assert_eq!(pool.acquire(&plain(), at(0)).unwrap_err(), Refusal::Paused);
-}
-
 /// A turn of conversation 1. Returns the seat, and why it is another one than before.
 fn turn(pool: &mut Pool, tried: &[&str], second: i64) -> (pool::AccountId, Option<(Why, bool)>) {
     let request = Request {

@@ -246,6 +246,12 @@ async fn rt_09_trouble_with_side_calls_says_nothing_about_turns_and_is_not_retri
     }
 }
 
+/// The status of a streamed turn, whose body nobody waits for.
+async fn head_of_a_turn(bench: &Bench) -> u16 {
+    let response = bench.open(messages(&stream_body(OPUS, "hello"))).await;
+    response.status().as_u16()
+}
+
 #[tokio::test(start_paused = true)]
 async fn extra_usage_is_spent_as_the_owner_wants() {
     let with = |wish: &'static str| async move {
@@ -255,21 +261,16 @@ async fn extra_usage_is_spent_as_the_owner_wants() {
         bench.sandbox.script_always("tok-A", MESSAGES, beyond(Answer::sse_ok()));
         bench
     };
-    let ask = |bench: &Bench| {
-        let request = messages(&stream_body(OPUS, "hello"));
-        let sent = bench.open(request);
-        async move { sent.await.status().as_u16() }
-    };
     for (wish, first, with_b_full) in [
         ("never", "tok-B", 429),
         ("last", "tok-B", 200),
         ("allowed", "tok-A", 200),
     ] {
         let bench = with(wish).await;
-        assert_eq!(ask(&bench).await, 200, "{wish}");
+        assert_eq!(head_of_a_turn(&bench).await, 200, "{wish}");
         assert_eq!(bench.tokens(MESSAGES).last().unwrap(), first, "{wish}");
         bench.sandbox.use_up("B", Allowance::FiveHour, 1.0);
-        assert_eq!(ask(&bench).await, with_b_full, "{wish}");
+        assert_eq!(head_of_a_turn(&bench).await, with_b_full, "{wish}");
         bench.settle().await;
         assert_eq!(
             bench.sandbox.open_streams(),
@@ -480,8 +481,13 @@ async fn a_herd_of_thirty_that_fails_over_meets_few_refusals_and_the_clients_non
         assert_eq!(bench.send(turn(number)).await.status, 200);
     }
     assert_eq!(counts(&bench)["tok-X"], 30);
-    bench.sandbox.use_up("X", Allowance::FiveHour, 1.0);
-    bench.sandbox.use_up("A", Allowance::FiveHour, 1.0);
+    // Answers take their time, so that all of them are on their way before the first refusal comes.
+    let full = || Answer::rejected_five_hour(T, T + 3_600).after_ms(300);
+    bench.sandbox.script_always("tok-X", MESSAGES, full());
+    bench.sandbox.script_always("tok-A", MESSAGES, full());
+    for seat in ["tok-B", "tok-C"] {
+        bench.sandbox.script_always(seat, MESSAGES, Answer::ok().after_ms(2_000));
+    }
     bench.sandbox.take_requests();
     let replies = join_all((0..30).map(|number| bench.send(turn(number)))).await;
     let seen = replies.iter().filter(|reply| reply.status == 429).count();
