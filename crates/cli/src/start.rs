@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use gateway::config::Config;
-use gateway::credential::Files;
+use gateway::credential::{Files, Store};
 use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
-use gateway::ports::{self, Network, SystemClock};
+use gateway::ports::{self, Clock as _, Network, SystemClock};
+use gateway::reads::{Asking, Reads, Why};
 use gateway::{Handle, Ports};
 use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,7 +49,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
                 paths.config.display()
             );
         }
-        let ports = network(&config)?;
+        let ports = network(&config, gateway::keychain::on_this_machine(paths))?;
         let handle = gateway::start(config, paths, ports, false).map_err(explain)?;
         show::started(&handle.snapshot(), &paths.config);
         until_stopped(handle).await
@@ -59,7 +60,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
 async fn start_sandbox(options: &Options) -> anyhow::Result<()> {
     let made_up = MadeUp::new().await?;
     let config = made_up.config(options.port)?;
-    let ports = network(&config)?;
+    let ports = network(&config, Arc::new(Files))?;
     let handle = gateway::start(config, made_up.paths(), ports, true).map_err(explain)?;
     show::started_sandbox(
         &handle.snapshot(),
@@ -76,10 +77,16 @@ fn has_no_login(paths: &Paths) -> anyhow::Result<bool> {
         true => Config::load(&paths.config)?,
         false => Config::parse(br#"{"routerKey":"not-used-yet"}"#)?.context("built-in settings")?,
     };
+    let (store, reads) = (gateway::keychain::on_this_machine(paths), Reads::default());
+    let asking = Asking {
+        why: Why::First,
+        now: SystemClock.now(),
+        reads: &reads,
+    };
     let profiles = gateway::profile::discover(&config, paths);
     Ok(!profiles
         .iter()
-        .any(|profile| gateway::credential::read(&Files, profile).is_ok()))
+        .any(|profile| gateway::credential::read(&*store, profile, &asking).is_ok()))
 }
 
 /// The instance lock; `None` if another router holds it, which is no failure.
@@ -94,8 +101,8 @@ fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
     }
 }
 
-/// The real network, with TLS only where something is reached by it.
-fn network(config: &Config) -> anyhow::Result<Ports> {
+/// The real network, with TLS only where something is reached by it, and that store.
+fn network(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Ports> {
     let secure = [&config.upstream, &config.token_url]
         .iter()
         .any(|url| url.scheme_str() == Some("https"));
@@ -107,7 +114,7 @@ fn network(config: &Config) -> anyhow::Result<Ports> {
         clock: Arc::new(SystemClock),
         calls: ports::own_calls(tls.clone())?,
         network: Arc::new(Network::new(move || ports::pooled(tls.clone()))),
-        store: Arc::new(Files),
+        store,
         zone: TimeZone::system(),
         seed: gateway::chance(),
     })

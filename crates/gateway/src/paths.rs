@@ -18,6 +18,8 @@ pub struct Paths {
     pub socket: PathBuf,
     /// What the router remembers across restarts. All routers of one user share it.
     pub state: PathBuf,
+    /// The store. Each settings file has its own.
+    pub store: PathBuf,
 }
 
 impl Paths {
@@ -49,8 +51,13 @@ impl Paths {
             (None, None) => usual.join("run/control.sock"),
             (Some(file), _) => beside(file, "run").join("control.sock"),
         };
+        let store = match &config {
+            None => state.join("router.db"),
+            Some(file) => beside(file, "db"),
+        };
         Self {
             home: home.to_owned(),
+            store,
             config: config.unwrap_or_else(|| usual.join("config.json")),
             orca_profiles: orca.join("claude-profiles"),
             socket,
@@ -61,6 +68,19 @@ impl Paths {
     /// The marks of refresh tokens that were sent.
     pub fn renewals(&self) -> PathBuf {
         self.state.join("renewals")
+    }
+
+    /// Whom macOS asked in vain for a Keychain item.
+    pub fn keychain(&self) -> PathBuf {
+        self.state.join("keychain.json")
+    }
+
+    /// Configuration directories that nobody but the router uses: each folder in it is one.
+    pub fn own_logins(&self) -> PathBuf {
+        match self.config.file_name().is_some_and(|name| name == "config.json") {
+            true => self.config.with_file_name("logins"),
+            false => beside(&self.config, "logins"),
+        }
     }
 
     /// The devices and their keys' hashes.
@@ -148,6 +168,8 @@ mod tests {
         let other = Paths::new(home, Some("/tmp/a/other.json".into()), |name| {
             Some(format!("/x/{name}"))
         });
+        assert_eq!(other.store, Path::new("/tmp/a/other.db"));
+        assert_eq!(set.store, Path::new("/x/XDG_STATE_HOME/claude-proxy-router/router.db"));
         assert_eq!(other.lock(), Path::new("/tmp/a/other.lock"));
         assert_eq!(other.devices(), Path::new("/tmp/a/other.devices.json"));
         assert_eq!(other.socket, Path::new("/tmp/a/other.run/control.sock"));

@@ -6,6 +6,7 @@ mod support;
 
 mod exhausted;
 mod headers;
+mod keychain;
 mod limits;
 mod logins;
 mod network;
@@ -14,4 +15,5 @@ mod outcomes;
 mod renewal;
 mod routing;
 mod security;
+mod store;
 mod streaming;
