@@ -171,7 +171,11 @@ impl Gateway {
             names: Names::new(machine_names()),
             zone: ports.zone,
             budget: Arc::default(),
-            books: Arc::new(Books::new(Arc::clone(&recorder), remembered.owners)),
+            books: Arc::new(Books::new(
+                Arc::clone(&recorder),
+                Arc::clone(&scheduler),
+                remembered.owners,
+            )),
             settings: Arc::clone(&settings),
         };
         Self {

@@ -22,24 +22,22 @@ const MEMORY: f32 = 2.0;
 /// What one answer used, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Read anew and not kept.
-    pub input: u32,
-    /// Written to the five-minute cache.
-    pub cache_write: u32,
-    /// Written to the one-hour cache.
-    pub cache_write_hour: u32,
+    /// Read anew.
+    pub input: u64,
+    /// Written to the cache.
+    pub cache_write: u64,
     /// Read from the cache.
-    pub cache_read: u32,
+    pub cache_read: u64,
     /// Answered.
-    pub output: u32,
+    pub output: u64,
 }
 
 impl Tokens {
-    /// The same in input tokens, by the prices' proportions.
+    /// The same in input tokens, by the proportions of the prices.
     pub fn cost(&self) -> f32 {
-        let [input, write, hour, read, output] =
-            [self.input, self.cache_write, self.cache_write_hour, self.cache_read, self.output].map(|n| n as f32);
-        input + 1.25 * write + 2.0 * hour + 0.1 * read + 5.0 * output
+        let [input, write, read, output] =
+            [self.input, self.cache_write, self.cache_read, self.output].map(|tokens| tokens as f32);
+        input + 1.25 * write + 0.1 * read + 5.0 * output
     }
 }
 
@@ -154,4 +152,65 @@ fn is_same(before: &Window, seen: &Window) -> bool {
 
 fn share(basis_points: u16) -> f32 {
     f32::from(basis_points) / 10_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::window::Utilization;
+    use jiff::Timestamp;
+
+    fn week(percent: f64, resets_at: i64, observed_at: i64) -> Window {
+        Window {
+            used: Utilization::from_percent(percent).unwrap(),
+            resets_at: Some(Timestamp::from_second(resets_at).unwrap()),
+            observed_at: Timestamp::from_second(observed_at).unwrap(),
+        }
+    }
+
+    /// A hundred answers of 100 000 tokens each, and what the window said after each.
+    fn learnt(percent_after: impl Fn(f64) -> f64) -> f32 {
+        let mut meter = Meter::default();
+        let mut before = week(0.0, 9_000, 0);
+        meter.saw(&WindowKind::Weekly, None, &before);
+        for answer in 1..=100 {
+            meter.spent(100_000.0, None);
+            let seen = week(percent_after(f64::from(answer)), 9_000, answer.into());
+            meter.saw(&WindowKind::Weekly, Some(&before), &seen);
+            before = seen;
+        }
+        meter.gauge(&WindowKind::Weekly).capacity
+    }
+
+    #[test]
+    fn what_a_window_holds_is_learnt_from_whole_per_cents() {
+        let capacity = learnt(|answer| (answer / 2.0).floor());
+        assert!(
+            (18e6..23e6).contains(&capacity),
+            "{capacity}: 10 M tokens moved it by a half"
+        );
+    }
+
+    #[test]
+    fn what_was_spent_while_the_window_reset_teaches_nothing() {
+        let mut meter = Meter::default();
+        let before = week(90.0, 50, 0);
+        meter.saw(&WindowKind::Weekly, None, &before);
+        meter.spent(5e9, None);
+        let guess = meter.gauge(&WindowKind::Weekly).capacity;
+        meter.saw(&WindowKind::Weekly, Some(&before), &week(1.0, 9_000, 60));
+        let gauge = meter.gauge(&WindowKind::Weekly);
+        assert_eq!((gauge.capacity, gauge.spent), (guess, 0.0));
+    }
+
+    #[test]
+    fn output_costs_most_and_what_the_cache_holds_least() {
+        let tokens = Tokens {
+            input: 10,
+            cache_write: 100,
+            cache_read: 1_000,
+            output: 20,
+        };
+        assert_eq!(tokens.cost(), 10.0 + 125.0 + 100.0 + 100.0);
+    }
 }

@@ -13,8 +13,8 @@ use crate::bench::{Bench, Cause, Scope, Source};
 use crate::forecast::{Burns, Forecast};
 use crate::id::AccountId;
 use crate::memory::{Memory, SeatMemory};
-use crate::outcome::{self, LEAST_WAIT, LONGEST_WAIT, Length, NOT_IN_PLAN, Next, Note, Outcome, Rest, Trouble};
 use crate::meter::Tokens;
+use crate::outcome::{self, LEAST_WAIT, LONGEST_WAIT, Length, NOT_IN_PLAN, Next, Note, Outcome, Rest, Trouble};
 use crate::price::{Bill, Tuning};
 use crate::rank::{self, Pick, Strategy, Terms};
 use crate::request::{Chances, Request};
@@ -301,7 +301,10 @@ impl Pool {
         let at_home = terms.home == Some(&id);
         let cost = terms.bill.turn(at_home && terms.warm);
         let context = terms.bill.context;
-        let is_short = pick.price.is_some_and(|price| price.week > 1.0);
+        // Weeks that run ahead of their time, and five hours that fill up: what one device takes now, another lacks soon.
+        let is_short = pick
+            .price
+            .is_some_and(|price| price.week > 1.0 && price.now > price.week);
         let switch = self.moves(request, &id, now);
         if let Some(conversation) = request.conversation
             && !switch.as_ref().is_some_and(|switch| switch.for_one_turn)

@@ -4,7 +4,7 @@
 //! At 1 the week is used evenly; below, quota would go unused, and above, it runs out early. Plans of different sizes need
 //! no table, since all terms are shares of a seat's own windows.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::account::Account;
 use crate::window::WindowKind;
@@ -15,7 +15,7 @@ pub struct Tuning {
     /// How many times dearer its seat must be than another before a conversation leaves a warm cache. By default it
     /// stays as long as the seat may serve: in `examples/policy.rs` each move that comes earlier costs more than it saves.
     pub hysteresis: f32,
-    /// From what share of its five hours on a seat gets dearer.
+    /// From what share of its five hours on a seat gets dearer; infinite for never.
     pub barrier: f32,
     /// Whether requests under way, and what was spent since the last reading, count already.
     pub anticipates: bool,
@@ -23,14 +23,19 @@ pub struct Tuning {
     pub capacity: f32,
 }
 
+impl Tuning {
+    /// What is shipped.
+    pub const SHIPPED: Self = Self {
+        hysteresis: f32::INFINITY,
+        barrier: 0.7,
+        anticipates: true,
+        capacity: 1.0,
+    };
+}
+
 impl Default for Tuning {
     fn default() -> Self {
-        Self {
-            hysteresis: f32::INFINITY,
-            barrier: 0.7,
-            anticipates: true,
-            capacity: 1.0,
-        }
+        Self::SHIPPED
     }
 }
 
@@ -119,7 +124,11 @@ pub(crate) fn price(
         true => bill.warm,
         false => bill.cold + bill.later,
     };
-    let coming = if tuning.anticipates { meter.reserved() + arriving } else { 0.0 };
+    let coming = if tuning.anticipates {
+        meter.reserved() + arriving
+    } else {
+        0.0
+    };
     let mut five = None;
     let mut week: Option<f32> = None;
     for (kind, window) in account.windows.iter().filter(|(kind, _)| kind.governs(model)) {
@@ -128,7 +137,10 @@ pub(crate) fn price(
         let since = if tuning.anticipates { gauge.spent } else { 0.0 };
         let used = f32::from(window.used_at(now).basis_points()) / 10_000.0;
         let used = used + (since + coming) / capacity;
-        let ends = window.resets_at.map(|reset| seconds(reset.duration_since(now))).filter(|&left| left > 0.0);
+        let ends = window
+            .resets_at
+            .map(|reset| reset.duration_since(now).as_secs_f32())
+            .filter(|&left| left > 0.0);
         match kind {
             WindowKind::FiveHour => {
                 five = Some((used, ends.unwrap_or(FIVE_HOURS), capacity));
@@ -153,14 +165,18 @@ pub(crate) fn price(
     };
     // A seat whose week was never seen is taken to be used evenly.
     let week = week.unwrap_or(1.0);
-    Some(Price { week, now: week * barrier })
+    Some(Price {
+        week,
+        now: week * barrier,
+    })
 }
 
 /// 1 up to `from`, then rising ever more steeply until the window is full.
 fn barrier(projected: f32, from: f32) -> f32 {
-    let room = (1.0 - projected) / (1.0 - from);
-    match room {
-        room if room >= 1.0 => 1.0,
+    if projected <= from {
+        return 1.0;
+    }
+    match (1.0 - projected) / (1.0 - from) {
         room if room <= 0.1 => DEAREST,
         room => 1.0 / (room * room),
     }
@@ -173,6 +189,125 @@ pub(crate) fn crowding(account: &Account, now: Timestamp) -> f32 {
     1.0 + above / 4.0
 }
 
-fn seconds(duration: SignedDuration) -> f32 {
-    duration.as_secs_f32()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::AccountId;
+    use crate::window::{Family, Utilization, Window};
+
+    const HOUR: i64 = 3_600;
+    const DAY: i64 = 24 * HOUR;
+    const OPUS: Option<&str> = Some("claude-opus-5");
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// A seat whose windows are used so far, in per cent, and end in so many seconds.
+    fn seat(windows: &[(WindowKind, f64, i64)]) -> Account {
+        let mut account = Account::new(AccountId::new("a"));
+        for (kind, percent, ends) in windows {
+            let window = Window {
+                used: Utilization::from_percent(*percent).unwrap(),
+                resets_at: Some(at(*ends)),
+                observed_at: at(0),
+            };
+            account.see(kind.clone(), window, at(0), at(0));
+        }
+        account
+    }
+
+    fn of(account: &Account, model: Option<&str>) -> Price {
+        let tuning = Tuning {
+            anticipates: false,
+            ..Tuning::default()
+        };
+        price(account, model, &Bill::of(0, None, false, false), false, &tuning, at(0)).unwrap()
+    }
+
+    #[test]
+    fn a_token_is_worth_the_time_that_is_left_by_the_quota_that_is_left() {
+        for (used, days, want) in [
+            (0.0, 7, 1.0),
+            (50.0, 7, 2.0),
+            (50.0, 1, 2.0 / 7.0),
+            (90.0, 1, 10.0 / 7.0),
+            (100.0, 7, 250.0),
+        ] {
+            let week = of(&seat(&[(WindowKind::Weekly, used, days * DAY)]), OPUS).week;
+            assert!(
+                (week / want - 1.0).abs() < 0.01,
+                "{used} %, {days} days: {week}, not {want}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_weeks_last_hours_are_not_given_away() {
+        let week = |ends| of(&seat(&[(WindowKind::Weekly, 0.0, ends)]), OPUS).week;
+        assert_eq!(week(60), week(600));
+        assert!(week(60) > 0.01);
+    }
+
+    #[test]
+    fn what_cannot_pass_through_the_five_hours_is_not_there() {
+        let with_room = of(
+            &seat(&[(WindowKind::FiveHour, 0.0, HOUR), (WindowKind::Weekly, 0.0, 2 * HOUR)]),
+            OPUS,
+        );
+        let without = of(
+            &seat(&[
+                (WindowKind::FiveHour, 60.0, 2 * HOUR),
+                (WindowKind::Weekly, 0.0, 2 * HOUR),
+            ]),
+            OPUS,
+        );
+        assert!(without.week > 2.0 * with_room.week, "{without:?} {with_room:?}");
+    }
+
+    #[test]
+    fn a_familys_week_makes_only_its_own_models_dear() {
+        let fable = WindowKind::Model(Family::new("fable"));
+        let seat = seat(&[(WindowKind::Weekly, 10.0, 6 * DAY), (fable, 95.0, 6 * DAY)]);
+        assert!(of(&seat, OPUS).week < 1.0);
+        assert!(of(&seat, Some("claude-fable-5")).week > 10.0);
+    }
+
+    #[test]
+    fn five_hours_are_free_up_to_seven_tenths_and_then_ever_dearer() {
+        let now = |used| of(&seat(&[(WindowKind::FiveHour, used, HOUR)]), OPUS).now;
+        for (used, want) in [(0.0, 1.0), (70.0, 1.0), (85.0, 4.0), (97.5, DEAREST), (120.0, DEAREST)] {
+            assert!((now(used) / want - 1.0).abs() < 0.01, "{used} %: {}", now(used));
+        }
+    }
+
+    #[test]
+    fn what_is_under_way_counts_already_and_more_on_a_small_plan() {
+        let mut seat = seat(&[(WindowKind::FiveHour, 60.0, HOUR), (WindowKind::Weekly, 10.0, 6 * DAY)]);
+        let bill = Bill::of(400_000, None, false, false);
+        let now = |seat: &Account| price(seat, OPUS, &bill, false, &Tuning::default(), at(0)).unwrap().now;
+        let idle = now(&seat);
+        seat.meter.reserve(1_000_000.0);
+        assert!(now(&seat) > idle);
+        seat.meter.release(1_000_000.0);
+        assert_eq!(now(&seat), idle);
+    }
+
+    #[test]
+    fn a_seat_of_which_nothing_is_known_has_no_price() {
+        let seat = Account::new(AccountId::new("a"));
+        let bill = Bill::of(0, None, false, false);
+        assert_eq!(price(&seat, OPUS, &bill, false, &Tuning::default(), at(0)), None);
+    }
+
+    #[test]
+    fn a_cold_turn_costs_its_context_and_an_hour_of_cache_twice() {
+        let warm = Bill::of(400_000, Some(100_000.0), false, false);
+        assert_eq!(warm.turn(true), 10_000.0 + ANSWER);
+        assert_eq!(warm.turn(false), 125_000.0 + ANSWER);
+        assert_eq!(
+            Bill::of(400_000, Some(100_000.0), true, false).turn(false),
+            200_000.0 + ANSWER
+        );
+    }
 }

@@ -148,8 +148,15 @@ impl<'a> Ranking<'a> {
 
     /// Scores a seat, and says whether its windows were ever read.
     fn scored(&self, account: &'a Account, at_home: bool) -> (Scored<'a>, bool) {
-        let Terms { strategy, model, now, .. } = self.terms;
-        let used = || account.windows.used_for(model, now).map(|used| used.min(Utilization::FULL));
+        let Terms {
+            strategy, model, now, ..
+        } = self.terms;
+        let used = || {
+            account
+                .windows
+                .used_for(model, now)
+                .map(|used| used.min(Utilization::FULL))
+        };
         let basis_points = |used: Utilization| f32::from(used.basis_points());
         let mut price = None;
         let (score, steady, is_read) = match strategy {
@@ -168,7 +175,11 @@ impl<'a> Ranking<'a> {
                 price = price::price(account, model, bill, at_home, &self.terms.tuning, now);
                 let steady = price.map_or(1.0, |price| price.now) * cost;
                 // Who is at home already waits a moment rather than lose the cache.
-                let crowding = if at_home && self.terms.warm { 1.0 } else { price::crowding(account, now) };
+                let crowding = if at_home && self.terms.warm {
+                    1.0
+                } else {
+                    price::crowding(account, now)
+                };
                 (steady * crowding, steady, price.is_some())
             }
         };
@@ -177,7 +188,16 @@ impl<'a> Ranking<'a> {
             Strategy::Order | Strategy::FillFirst | Strategy::RoundRobin => 0,
             Strategy::Headroom | Strategy::Price => mix(account.id.hash() ^ mix(self.terms.key)),
         };
-        (Scored { account, score, steady, tie, price }, is_read)
+        (
+            Scored {
+                account,
+                score,
+                steady,
+                tie,
+                price,
+            },
+            is_read,
+        )
     }
 
     /// The pick, if any seat was offered.
@@ -189,8 +209,16 @@ impl<'a> Ranking<'a> {
         let as_read = |scored: Scored<'a>| match self.terms.strategy {
             Strategy::Price if self.count == 0 => scored,
             // An unread seat's own score is what the requests under way and its starts add.
-            Strategy::Price => Scored { score: middle * scored.score / scored.steady, steady: middle, ..scored },
-            _ => Scored { score: middle + scored.score, steady: middle, ..scored },
+            Strategy::Price => Scored {
+                score: middle * scored.score / scored.steady,
+                steady: middle,
+                ..scored
+            },
+            _ => Scored {
+                score: middle + scored.score,
+                steady: middle,
+                ..scored
+            },
         };
         let unread = self.unread.map(as_read);
         let best = match (self.read, unread) {
@@ -198,7 +226,9 @@ impl<'a> Ranking<'a> {
             (Some(read), _) => read,
             (None, unread) => unread?,
         };
-        let home = self.home.map(|(home, is_read)| if is_read { home } else { as_read(home) });
+        let home = self
+            .home
+            .map(|(home, is_read)| if is_read { home } else { as_read(home) });
         let stays = home.filter(|home| match self.terms.strategy {
             Strategy::Headroom => home.steady - best.steady < self.terms.margin,
             Strategy::Order => false,

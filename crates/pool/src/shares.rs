@@ -1,8 +1,9 @@
 //! Fair shares between devices, while there is not enough for all.
 //!
-//! Nobody is refused and nothing is queued. While the pool's weeks run ahead of their time, what one device takes beyond
-//! an even share is a debt to the others that are busy, and a device in debt starts its requests a little later. When
-//! there is enough, or nobody else asks, nobody waits.
+//! Deficit round robin, without a queue: nobody is refused, since quota that nobody uses now may be lost. What one device
+//! takes beyond an even share is a debt to the others that are busy, and while the weeks run ahead of their time and five
+//! hours fill up, a device in debt starts its requests a little later. When there is enough, or nobody else asks, nobody
+//! waits.
 
 use alloc::collections::BTreeMap;
 
@@ -33,10 +34,17 @@ impl Shares {
     pub(crate) fn take(&mut self, device: u64, cost: f32, now: Timestamp) -> SignedDuration {
         self.0.retain(|_, share| now.duration_since(share.asked_at) < BUSY_FOR);
         if self.0.len() >= REMEMBERED && !self.0.contains_key(&device) {
-            let silent = self.0.iter().min_by_key(|(_, share)| share.asked_at).map(|(device, _)| *device);
+            let silent = self
+                .0
+                .iter()
+                .min_by_key(|(_, share)| share.asked_at)
+                .map(|(device, _)| *device);
             silent.and_then(|device| self.0.remove(&device));
         }
-        let own = self.0.entry(device).or_insert(Share { debt: 0.0, asked_at: now });
+        let own = self.0.entry(device).or_insert(Share {
+            debt: 0.0,
+            asked_at: now,
+        });
         own.asked_at = now;
         own.debt += cost;
         let even = cost / self.0.len() as f32;
@@ -72,7 +80,10 @@ mod tests {
             }
             waits[1] = shares.take(8, 20_000.0, at(turn));
         }
-        assert!(waits[0] >= SignedDuration::from_secs(3) && waits[0] <= SignedDuration::from_secs(10), "{waits:?}");
+        assert!(
+            waits[0] >= SignedDuration::from_secs(3) && waits[0] <= SignedDuration::from_secs(10),
+            "{waits:?}"
+        );
         assert_eq!(waits[1], SignedDuration::ZERO);
     }
 

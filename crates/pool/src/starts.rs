@@ -25,7 +25,11 @@ pub struct Starts {
 impl Starts {
     /// Notes a start, at once or at a time soon after `now`.
     pub(crate) fn began(&mut self, at: Timestamp, now: Timestamp) {
-        while self.recent.front().is_some_and(|&start| now.duration_since(start) >= SPAN) {
+        while self
+            .recent
+            .front()
+            .is_some_and(|&start| now.duration_since(start) >= SPAN)
+        {
             self.recent.pop_front();
         }
         let behind = self.recent.iter().rev().take_while(|start| **start > at).count();
@@ -56,7 +60,11 @@ impl Starts {
     /// How many may begin in ten seconds.
     pub fn limit(&self, now: Timestamp) -> u32 {
         let braked = self.refused.is_some_and(|(at, _)| now.duration_since(at) < BRAKE);
-        if braked { self.learnt(now).div_ceil(2) } else { self.learnt(now) }
+        if braked {
+            self.learnt(now).div_ceil(2)
+        } else {
+            self.learnt(now)
+        }
     }
 
     fn learnt(&self, now: Timestamp) -> u32 {

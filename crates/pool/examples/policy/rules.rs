@@ -5,9 +5,7 @@
 use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
-use pool::{
-    Account, AccountId, Granted, Policy, Pool, Refusal, Request, Strategy, Tuning, WindowKind,
-};
+use pool::{Account, AccountId, Granted, Policy, Pool, Refusal, Request, Strategy, Tuning, WindowKind};
 
 use crate::week::Talk;
 
@@ -25,8 +23,10 @@ pub enum Rule {
     Session,
     /// One seat for all until it is full, then the one whose week ends first.
     SoonestReset,
-    /// The soonest end of a week among seats of much the same room; a conversation stays.
+    /// The soonest end of a week among seats of much the same room, less what is under way; a conversation stays.
     Expiry,
+    /// The same without regard to what is under way.
+    ExpiryAlone,
 }
 
 /// What the rules remember beside the pool.
@@ -40,10 +40,6 @@ pub struct Memory {
 const KEPT: SignedDuration = SignedDuration::from_hours(1);
 
 impl Rule {
-    pub fn shipped(strategy: Strategy) -> Self {
-        Self::Shipped(strategy, Tuning::default())
-    }
-
     pub fn policy(&self) -> Policy {
         let (strategy, tuning) = match self {
             Self::Shipped(strategy, tuning) => (*strategy, *tuning),
@@ -108,13 +104,22 @@ impl Rule {
             .map(|(_, account)| *account)
             .collect();
         let used = |account: &Account| {
-            account.windows.used_for(model, now).map_or(0, |used| i32::from(used.basis_points()))
+            account
+                .windows
+                .used_for(model, now)
+                .map_or(0, |used| i32::from(used.basis_points()))
         };
         let week_ends = |account: &Account| {
             let week = account.windows.get(&WindowKind::Weekly);
-            week.and_then(|week| week.resets_at).filter(|&end| end > now).unwrap_or(Timestamp::MAX)
+            week.and_then(|week| week.resets_at)
+                .filter(|&end| end > now)
+                .unwrap_or(Timestamp::MAX)
         };
-        let bound = memory.bound.get(&key).filter(|(_, at)| now.duration_since(*at) < KEPT).map(|(id, _)| id);
+        let bound = memory
+            .bound
+            .get(&key)
+            .filter(|(_, at)| now.duration_since(*at) < KEPT)
+            .map(|(id, _)| id);
         let home = usable.iter().copied().find(|account| Some(&account.id) == bound);
         let least_used = || usable.iter().copied().min_by_key(|account| used(account));
         let chosen = match self {
@@ -126,11 +131,15 @@ impl Rule {
             Self::LeastUsed => least_used(),
             Self::Session => home.or_else(least_used),
             Self::SoonestReset => {
-                let current = usable.iter().copied().find(|account| Some(&account.id) == memory.current.as_ref());
+                let current = usable
+                    .iter()
+                    .copied()
+                    .find(|account| Some(&account.id) == memory.current.as_ref());
                 current.or_else(|| usable.iter().copied().min_by_key(|account| week_ends(account)))
             }
-            Self::Expiry => home.or_else(|| {
-                let room = |account: &Account| 10_000 - used(account) - 100 * account.in_flight as i32;
+            Self::Expiry | Self::ExpiryAlone => home.or_else(|| {
+                let under_way = if *self == Self::Expiry { 100 } else { 0 };
+                let room = |account: &Account| 10_000 - used(account) - under_way * account.in_flight as i32;
                 let most = usable.iter().map(|account| room(account)).max()?;
                 let band = usable.iter().copied().filter(|account| 3 * room(account) >= 2 * most);
                 band.min_by_key(|account| week_ends(account))

@@ -45,6 +45,8 @@ pub enum Trouble {
     Skew,
     /// Every seat is used past the router, not seat 0 alone.
     Foreign,
+    /// Nothing is used past the router. No trouble at all, but a check.
+    NoOutside,
 }
 
 /// What came of it, over the last three weeks.
@@ -95,6 +97,12 @@ impl Figures {
     /// The same in turns of the usual size.
     pub fn owner_lost(&self) -> f64 {
         self.displaced / self.quota_per_turn()
+    }
+
+    /// Turns that the devices gave up, and those that the owner could not do on seat 0: a rule that empties the owner's
+    /// seat first would else look good.
+    pub fn lost_to_anyone(&self) -> f64 {
+        self.lost + self.owner_lost()
     }
 
     /// How long conversations waited for a seat in all, the 95th percentile, in minutes.
@@ -317,7 +325,14 @@ pub fn play(cell: Cell, demand: &Demand, rule: Rule, seed: u64) -> Figures {
         cell,
         demand,
         seats,
-        standings: demand.talks.iter().map(|talk| Standing { context: talk.base, ..Standing::default() }).collect(),
+        standings: demand
+            .talks
+            .iter()
+            .map(|talk| Standing {
+                context: talk.base,
+                ..Standing::default()
+            })
+            .collect(),
         pool: Pool::new(rule.policy(), seed),
         rule,
         memory: Memory::default(),
@@ -333,8 +348,10 @@ pub fn play(cell: Cell, demand: &Demand, rule: Rule, seed: u64) -> Figures {
 impl World<'_> {
     fn run(&mut self) {
         for seat in &self.seats {
-            self.pool.observe(&seat.id, Observation::Discovered(Wishes::default()), time(0));
-            self.pool.observe(&seat.id, Observation::Token(Token::Valid { expires_at: None }), time(0));
+            self.pool
+                .observe(&seat.id, Observation::Discovered(Wishes::default()), time(0));
+            self.pool
+                .observe(&seat.id, Observation::Token(Token::Valid { expires_at: None }), time(0));
         }
         for (n, talk) in self.demand.talks.iter().enumerate() {
             if talk.parent.is_none() {
@@ -358,8 +375,15 @@ impl World<'_> {
                 Event::Minute => self.minute(now),
             }
         }
-        let counted = self.demand.talks.iter().zip(&self.standings).filter(|(talk, _)| talk.at >= WEEK && !talk.agent);
-        self.figures.waits = counted.map(|(_, standing)| standing.waited as f32 / MINUTE as f32).collect();
+        let counted = self
+            .demand
+            .talks
+            .iter()
+            .zip(&self.standings)
+            .filter(|(talk, _)| talk.at >= WEEK && !talk.agent);
+        self.figures.waits = counted
+            .map(|(_, standing)| standing.waited as f32 / MINUTE as f32)
+            .collect();
     }
 
     fn plan(&mut self, at: Ms, event: Event) {
@@ -369,7 +393,13 @@ impl World<'_> {
 
     /// The time as the router has it.
     fn router_time(&self, now: Ms) -> Timestamp {
-        time(now + if self.cell.trouble == Trouble::Skew { 3 * MINUTE } else { 0 })
+        time(
+            now + if self.cell.trouble == Trouble::Skew {
+                3 * MINUTE
+            } else {
+                0
+            },
+        )
     }
 
     /// A talk asks.
@@ -381,15 +411,26 @@ impl World<'_> {
             model: Some(asks.model().into()),
             ..Request::default()
         };
-        self.rule.describe(&mut request, asks, self.standings[talk].context + turn.new);
-        self.acquire(Attempt { talk, request, burst: false }, now);
+        self.rule
+            .describe(&mut request, asks, self.standings[talk].context + turn.new);
+        self.acquire(
+            Attempt {
+                talk,
+                request,
+                burst: false,
+            },
+            now,
+        );
     }
 
     /// The router claims a seat, and waits if the pool says so.
     fn acquire(&mut self, attempt: Attempt, now: Ms) {
         let at = self.router_time(now);
         let session = self.demand.talks[attempt.talk].session;
-        match self.rule.acquire(&mut self.pool, &mut self.memory, &attempt.request, session, at) {
+        match self
+            .rule
+            .acquire(&mut self.pool, &mut self.memory, &attempt.request, session, at)
+        {
             Ok(granted) => match granted.lease.wait().as_millis() as Ms {
                 0 => self.send(attempt, granted.lease, now),
                 wait => self.plan(now + wait, Event::Send(Box::new(attempt), granted.lease)),
@@ -423,12 +464,19 @@ impl World<'_> {
         let full: Vec<usize> = seat.full(fable).collect();
         if !full.is_empty() {
             let rejected = full.iter().map(|&w| (Seat::kind(w), seat.ends(w).map(time))).collect();
-            let rejection = Rejection { windows: rejected, ..Rejection::default() };
+            let rejection = Rejection {
+                windows: rejected,
+                ..Rejection::default()
+            };
             let windows = match self.cell.trouble {
                 Trouble::NoHeaders => Vec::new(),
                 _ => seat.reading(if fable { 3 } else { 2 }, at),
             };
-            let heard = Heard { outcome: Outcome::Limited(rejection), windows, allowed: false };
+            let heard = Heard {
+                outcome: Outcome::Limited(rejection),
+                windows,
+                allowed: false,
+            };
             self.judged(&attempt, lease, heard, at);
             attempt.request.tried.push(id);
             return self.acquire(attempt, now);
@@ -439,7 +487,10 @@ impl World<'_> {
 
     /// A refusal comes back from a seat: what the pool makes of it.
     fn judged(&mut self, attempt: &Attempt, lease: Lease, heard: Heard, at: Timestamp) -> Next {
-        let chances = Chances { spare: !attempt.burst, ..Chances::ALL };
+        let chances = Chances {
+            spare: !attempt.burst,
+            ..Chances::ALL
+        };
         let next = self.pool.judge(&lease, &attempt.request, heard, chances, at);
         self.pool.settle(lease, &End::Whole, at);
         next
@@ -495,7 +546,9 @@ impl World<'_> {
 
     fn over(&mut self, talk: usize, now: Ms) {
         self.standings[talk].over = true;
-        let Some(parent) = self.demand.talks[talk].parent else { return };
+        let Some(parent) = self.demand.talks[talk].parent else {
+            return;
+        };
         self.standings[parent].children -= 1;
         if self.standings[parent].children == 0 && !self.standings[parent].over {
             self.ask_next(parent, now);
@@ -521,11 +574,16 @@ impl World<'_> {
         standing.waited += now - standing.wanted_at;
         // What of the context the seat's cache holds; the rest is written anew.
         let held = |cached: Option<(Ms, f64)>| {
-            cached.filter(|(used, _)| now - used < CACHE).map_or(0.0, |(_, context)| context.min(standing.context))
+            cached
+                .filter(|(used, _)| now - used < CACHE)
+                .map_or(0.0, |(_, context)| context.min(standing.context))
         };
         let here = held(standing.cached[seat]);
         let spent = cost(here, turn.new + standing.context - here, turn.out, here > 0.0);
-        let elsewhere = standing.last_seat.filter(|&last| last != seat).map_or(0.0, |last| held(standing.cached[last]));
+        let elsewhere = standing
+            .last_seat
+            .filter(|&last| last != seat)
+            .map_or(0.0, |last| held(standing.cached[last]));
         if now >= WEEK {
             self.figures.turns += 1.0;
             self.figures.quota += spent;
@@ -542,7 +600,13 @@ impl World<'_> {
             standing.cached = [None; 4];
         }
         standing.next += 1;
-        let answer = Answer { attempt, seat, cost: spent, ends: end, lease };
+        let answer = Answer {
+            attempt,
+            seat,
+            cost: spent,
+            ends: end,
+            lease,
+        };
         self.plan(now + HEAD, Event::Head(Box::new(answer)));
     }
 
@@ -552,8 +616,13 @@ impl World<'_> {
             Trouble::NoHeaders => Vec::new(),
             _ => self.seats[answer.seat].reading(3, at),
         };
-        let heard = Heard { outcome: Outcome::Served, windows, allowed: self.cell.trouble != Trouble::NoHeaders };
-        self.pool.judge(&answer.lease, &answer.attempt.request, heard, Chances::ALL, at);
+        let heard = Heard {
+            outcome: Outcome::Served,
+            windows,
+            allowed: self.cell.trouble != Trouble::NoHeaders,
+        };
+        self.pool
+            .judge(&answer.lease, &answer.attempt.request, heard, Chances::ALL, at);
         self.plan(answer.ends, Event::End(answer));
     }
 
@@ -562,8 +631,14 @@ impl World<'_> {
         let talk = answer.attempt.talk;
         let asks = &self.demand.talks[talk];
         self.seats[answer.seat].charge(answer.cost, asks.fable, now);
-        let tokens = Tokens { input: answer.cost as u32, ..Tokens::default() };
-        let metered = Observation::Metered { model: Some(asks.model().into()), tokens };
+        let tokens = Tokens {
+            input: answer.cost as u32,
+            ..Tokens::default()
+        };
+        let metered = Observation::Metered {
+            model: Some(asks.model().into()),
+            tokens,
+        };
         self.pool.observe(answer.lease.account(), metered, at);
         self.pool.settle(answer.lease, &End::Whole, at);
         let starts = asks.turns[self.standings[talk].next - 1].starts.clone();
@@ -594,7 +669,11 @@ impl World<'_> {
             };
             self.pool.observe(&id, Observation::Polled(poll), at);
         }
-        let used_outside = if self.cell.trouble == Trouble::Foreign { 4 } else { 1 };
+        let used_outside = match self.cell.trouble {
+            Trouble::Foreign => 4,
+            Trouble::NoOutside => 0,
+            _ => 1,
+        };
         for seat in &mut self.seats[..used_outside] {
             // `busy` is 0.505 on average.
             let minutes_a_week = (WEEK / MINUTE) as f64;
