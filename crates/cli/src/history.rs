@@ -26,7 +26,7 @@ pub(crate) fn requests(requests: &Value) -> String {
         let tried = request["retries"].as_u64().unwrap_or(0);
         let why = match tried {
             0 => text(&request["reason"]),
-            tried => format!("{}, after {tried} more", text(&request["reason"])),
+            tried => format!("{}, attempt {}", text(&request["reason"]), tried + 1),
         };
         [
             text(&request["number"]),

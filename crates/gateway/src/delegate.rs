@@ -27,6 +27,11 @@ pub struct Claude {
 }
 
 impl Claude {
+    /// Its executable.
+    pub fn path(&self) -> &Path {
+        &self.program
+    }
+
     /// The one at `configured`, else where its installers put it: the native one, npm's prefix, Homebrew.
     pub fn find(configured: Option<&Path>, home: &Path) -> Option<Self> {
         let npm = std::fs::read_to_string(home.join(".npmrc")).unwrap_or_default();

@@ -122,9 +122,11 @@ impl Driver {
             // Dropped with this future, as an abort drops it.
             let mut rounds = JoinSet::new();
             rounds.spawn(self.clone().rounds());
-            let ended = rounds.join_next().await;
+            rounds.join_next().await;
             if !std::mem::replace(&mut told, true) {
-                tracing::error!("a fault in the upkeep of logins ({ended:?}); it begins anew, please report it");
+                tracing::error!(
+                    "a fault in the upkeep of logins; it begins anew, please report what was printed before"
+                );
             }
             tokio::time::sleep(AFTER_A_FAILURE).await;
         }
@@ -235,12 +237,17 @@ impl Driver {
         let label = self.roster.label(&id);
         let renewal = match self.roster.renewable(&id) {
             None => Renewal::Busy, // it went away this moment
-            Some((profile, refused)) => {
-                let _renewing = self.roster.renewing(&profile);
-                match self.settings.now().token_refresh {
-                    TokenRefresh::Router => self.renew_ourselves(&id, &label, profile, refused).await,
-                    TokenRefresh::Delegate => self.hand_over(&id, &profile).await,
+            Some(login) => {
+                let _renewing = self.roster.renewing(&login.profile);
+                let renewal = match self.settings.now().token_refresh {
+                    TokenRefresh::Router => self.renew_ourselves(&label, login.profile, login.refused).await,
+                    TokenRefresh::Delegate => self.hand_over(&login.profile).await,
                     TokenRefresh::Nobody => Renewal::Busy, // the pool asks for none
+                };
+                match renewal {
+                    // The end of a login that stands by is not its seat's: the one that serves is next.
+                    Renewal::Rejected | Renewal::Uncertain if !login.serves => Renewal::Busy,
+                    renewal => renewal,
                 }
             }
         };
@@ -249,7 +256,7 @@ impl Driver {
         end.with(Observation::Renewed(renewal));
     }
 
-    async fn renew_ourselves(&self, id: &AccountId, label: &str, profile: Profile, refused: Option<Secret>) -> Renewal {
+    async fn renew_ourselves(&self, label: &str, profile: Profile, refused: Option<Secret>) -> Renewal {
         // A pair that waits to be saved comes first: the store's old one is spent.
         if self.save_waiting(false).await.contains(&profile) {
             return Renewal::CannotSave;
@@ -274,7 +281,7 @@ impl Driver {
             }
             Err(RefreshError::NotOurs(why)) => {
                 tracing::info!("`{label}`: Claude Code is asked to renew its login: {why}");
-                self.hand_over(id, &profile).await
+                self.hand_over(&profile).await
             }
             Err(RefreshError::Unreadable(error @ CredentialError::Keychain(_))) => {
                 tracing::debug!("`{label}`: {error}");
@@ -297,23 +304,25 @@ impl Driver {
 
     /// A login that may be dead is Claude Code's to try, once its access token has ended.
     async fn ask_once_expired(&self, profile: &Profile) -> Renewal {
-        let expired = |login: Credential| !login.token().is_usable(self.scheduler.now());
-        if self.read(profile).await.is_some_and(expired) && self.ask_claude(profile).await {
-            return Renewal::Done;
+        let usable = |login: &Credential| login.token().is_usable(self.scheduler.now());
+        let expired = self.read(profile).await.is_some_and(|login| !usable(&login));
+        match expired && self.ask_claude(profile, usable).await {
+            true => Renewal::Done,
+            false => Renewal::Uncertain,
         }
-        Renewal::Uncertain
     }
 
-    async fn hand_over(&self, id: &AccountId, profile: &Profile) -> Renewal {
-        let before = self.roster.access(id);
-        match self.ask_claude(profile).await && self.read(profile).await.map(|login| login.access) != before {
+    async fn hand_over(&self, profile: &Profile) -> Renewal {
+        let before = self.read(profile).await.map(|login| login.access);
+        let renewed = |login: &Credential| Some(&login.access) != before.as_ref();
+        match self.ask_claude(profile, renewed).await {
             true => Renewal::Done,
             false => Renewal::Failed(None),
         }
     }
 
-    /// Asks Claude Code to look after `profile`'s login. Returns whether the login is usable afterwards.
-    async fn ask_claude(&self, profile: &Profile) -> bool {
+    /// Asks Claude Code to look after `profile`'s login, until that is as wanted. Returns whether it is.
+    async fn ask_claude(&self, profile: &Profile, wanted: impl Fn(&Credential) -> bool) -> bool {
         let configured = self.settings.now().claude_path.clone();
         let Some(claude) = Claude::find(configured.as_deref(), &self.home) else {
             tracing::warn!(
@@ -328,7 +337,7 @@ impl Driver {
             let config_dir = tokio::task::spawn_blocking(move || store.config_dir(&asked)).await;
             claude.ask(profile, config_dir.unwrap_or_default(), turn).await;
             let login = self.read(profile).await;
-            if login.is_some_and(|login| login.token().is_usable(self.scheduler.now())) {
+            if login.is_some_and(|login| wanted(&login)) {
                 return true;
             }
             tokio::time::sleep(BETWEEN_ASKING).await;

@@ -27,7 +27,7 @@ use crate::gate::{self, Names, Route};
 use crate::peek::Found;
 use crate::ping;
 use crate::ports::{Network, UpstreamError};
-use crate::receipt::{Books, Reads, Receipt};
+use crate::receipt::{Books, ReadFor, Receipt};
 use crate::record;
 use crate::roster::Roster;
 use crate::scheduler::{Claim, LeaseGuard, Scheduler};
@@ -266,6 +266,7 @@ impl Exchange {
         }
         loop {
             let (wanted, claimed) = self.acquire().await;
+            self.receipt.concerns(wanted.model.as_deref(), wanted.conversation);
             let Claim {
                 lease,
                 reason,
@@ -302,7 +303,6 @@ impl Exchange {
     /// Writes down where the conversation runs now, and its move, if it moved.
     fn bound(&mut self, wanted: &pool::Request, lease: &LeaseGuard, switch: Option<Switch>) {
         let borrowed = switch.as_ref().is_some_and(|switch| switch.for_one_turn);
-        self.receipt.concerns(wanted.model.as_deref(), wanted.conversation);
         if let Some(conversation) = wanted.conversation.filter(|_| !borrowed) {
             self.receipt.bound(conversation, lease.account());
         }
@@ -598,15 +598,15 @@ impl Exchange {
 
     /// Hands the answer on as it came; its lease is settled at its last byte.
     fn deliver(&mut self, answer: Answer) -> Response {
-        let reads = match self.route {
-            Route::NewFile | Route::NewBatch => Some(Reads::Issued),
-            Route::Messages => Some(Reads::Turn {
+        let read_for = match self.route {
+            Route::NewFile | Route::NewBatch => Some(ReadFor::Issued),
+            Route::Messages => Some(ReadFor::Turn {
                 is_stream: answer.is_stream(),
             }),
             _ => None,
         };
-        if let Some(reads) = reads.filter(|_| answer.head.status.is_success()) {
-            self.receipt.read(reads, &answer.head.headers);
+        if let Some(read_for) = read_for.filter(|_| answer.head.status.is_success()) {
+            self.receipt.read(read_for, &answer.head.headers);
         }
         let (status, reason) = (answer.head.status, answer.reason.to_string());
         let label = self.proxy.roster.label(&answer.account);

@@ -34,7 +34,7 @@ pub struct Books {
 
 /// What an answer is read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reads {
+pub enum ReadFor {
     /// Its cost, and the container it ran in.
     Turn {
         /// Whether it is an event stream.
@@ -92,8 +92,11 @@ impl Books {
 
     fn issued(&self, id: String, account: &AccountId, now: Timestamp) {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        owners.note(id.clone(), account.clone());
-        self.recorder.owner(id, account, now);
+        // A container is named by every turn that runs in it.
+        if owners.of([&id]).as_ref() != Some(account) {
+            owners.note(id.clone(), account.clone());
+            self.recorder.owner(id, account, now);
+        }
     }
 }
 
@@ -159,10 +162,10 @@ impl Receipt {
     }
 
     /// Reads the answer with those headers as it passes, as far as there is a place for it.
-    pub fn read(&mut self, reads: Reads, headers: &HeaderMap) {
-        self.reading = match reads {
-            Reads::Turn { is_stream } => Meter::begin(&self.books.places, headers, is_stream).map(Reading::Turn),
-            Reads::Issued => Some(Reading::Issued(SideCopy::new(headers, ISSUED_LIMIT))),
+    pub fn read(&mut self, read_for: ReadFor, headers: &HeaderMap) {
+        self.reading = match read_for {
+            ReadFor::Turn { is_stream } => Meter::begin(&self.books.places, headers, is_stream).map(Reading::Turn),
+            ReadFor::Issued => Some(Reading::Issued(SideCopy::new(headers, ISSUED_LIMIT))),
         };
     }
 

@@ -56,6 +56,8 @@ pub struct Seat {
     pub renews: bool,
     /// The login that requests are sent with, and where it is kept.
     login: Option<(Profile, Credential)>,
+    /// The router's own login where another one serves: it ended unnoticed, while no router ran.
+    own: Option<(Profile, Credential)>,
     /// The tokens that Anthropic refused.
     refused: Vec<Refusal>,
 }
@@ -175,6 +177,18 @@ struct Candidate {
     profile: Profile,
     credential: Credential,
     spent: bool,
+    not_ours: Option<NotOurs>,
+}
+
+/// A login to be renewed.
+#[derive(Clone, Debug)]
+pub struct Renewable {
+    /// Where it is kept.
+    pub profile: Profile,
+    /// Its access token, if Anthropic refused that.
+    pub refused: Option<Secret>,
+    /// Whether it is the one that serves its seat.
+    pub serves: bool,
 }
 
 /// A pair that waits to be saved, and when it was last offered to the store.
@@ -245,13 +259,17 @@ impl Roster {
             .map(|(_, login)| login.access.clone())
     }
 
-    /// The login to renew on that seat, where it is kept, and the access token that Anthropic refused.
-    pub fn renewable(&self, id: &AccountId) -> Option<(Profile, Option<Secret>)> {
+    /// The login to renew on that seat: the router's own, if there is one, else the one that serves.
+    pub fn renewable(&self, id: &AccountId) -> Option<Renewable> {
         let seats = self.lock();
         let seat = seats.get(id)?;
-        let (profile, login) = seat.login.as_ref()?;
+        let (profile, login) = seat.own.as_ref().or(seat.login.as_ref())?;
         let refused = seat.refusal(&login.access, self.scheduler.now());
-        Some((profile.clone(), refused.map(|refusal| refusal.token.clone())))
+        Some(Renewable {
+            profile: profile.clone(),
+            refused: refused.map(|refusal| refusal.token.clone()),
+            serves: seat.own.is_none(),
+        })
     }
 
     /// Notes that the login of `profile` is being renewed, until the guard is dropped.
@@ -418,8 +436,16 @@ impl Roster {
             let logins = self.newest(&seat.profiles, &logins);
             seat.refused
                 .retain(|refusal| logins.iter().any(|login| login.credential.access == refusal.token));
-            let best = logins.into_iter().max_by_key(|login| rank(&seat, login, now));
-            let best = best.map(|login| (login.profile, login.credential));
+            let best = logins.iter().max_by_key(|login| rank(&seat, login, now));
+            let own = logins
+                .iter()
+                .filter(|login| login.profile.is_ours && !login.spent && login.credential.refresh.is_some())
+                .max_by_key(|login| rank(&seat, login, now));
+            seat.own = own
+                .filter(|_| best.is_some_and(|best| !best.profile.is_ours))
+                .map(|login| (login.profile.clone(), login.credential.clone()));
+            seat.not_ours = best.and_then(|login| login.not_ours);
+            let best = best.map(|login| (login.profile.clone(), login.credential.clone()));
             let token = best
                 .as_ref()
                 .map_or(Token::Missing, |(_, login)| match seat.refusal(&login.access, now) {
@@ -464,6 +490,7 @@ impl Roster {
                     profile: profile.clone(),
                     credential: kept.credential.clone(),
                     spent: false,
+                    not_ours: None,
                 });
             kept.or_else(|| login.cloned())
         };
@@ -585,13 +612,13 @@ impl Roster {
                 profile: profile.clone(),
                 credential,
                 spent: reading.spent,
+                not_ours: reading.not_ours,
             }));
             // With no login to go on with, the first failure is worth telling; and so is what a person must do.
             let told = reading.failures >= FAILURES_TOLD
                 || reading.credential.is_none()
                 || reading.trouble != Some(Unread::Damaged);
             seat.unreadable = seat.unreadable.max(reading.trouble.filter(|_| told));
-            seat.not_ours = seat.not_ours.or(reading.not_ours);
         }
         for (index, names) in name(&self.settings.now().accounts, &mut seats) {
             if held(&self.told).insert(index) {
@@ -666,6 +693,7 @@ impl Seat {
             unsaved: false,
             renews: false,
             login: None,
+            own: None,
             refused: Vec::new(),
         }
     }

@@ -542,11 +542,7 @@ fn here() -> Vec<Candidate> {
 }
 
 fn json(value: impl Serialize) -> Reply {
-    serde_json::to_value(value).map_err(unwritable)
-}
-
-fn unwritable(error: serde_json::Error) -> CommandError {
-    CommandError::new("internal", error.to_string())
+    serde_json::to_value(value).map_err(|error| CommandError::new("internal", error.to_string()))
 }
 
 /// Runs what waits for the disk where that holds up nobody.

@@ -97,6 +97,8 @@ const WEEK: f32 = 7.0 * 24.0 * 3_600.0;
 const LEAST_TIME: f32 = 0.015;
 /// The least share of quota that counts as left.
 const LEAST_QUOTA: f32 = 0.004;
+/// How many starts in ten seconds a seat is taken to bear where nothing was learnt.
+const USUAL_STARTS: u32 = 12;
 /// What a token costs once five hours are used up.
 const DEAREST: f32 = 100.0;
 
@@ -184,8 +186,8 @@ fn barrier(projected: f32, from: f32) -> f32 {
 
 /// How much dearer a seat is for a new conversation by its latest starts: a third of what it is thought to take is free.
 pub(crate) fn crowding(account: &Account, now: Timestamp) -> f32 {
-    let (count, limit) = (account.starts.count(now), account.starts.limit(now));
-    let above = count.saturating_sub(limit / 3) as f32;
+    let limit = account.starts.limit(now).unwrap_or(USUAL_STARTS);
+    let above = account.starts.count(now).saturating_sub(limit / 3) as f32;
     1.0 + above / 4.0
 }
 

@@ -1,6 +1,7 @@
 //! The router over its sandbox, the genuine Claude Code, and a wire between the two that can be read afterwards.
 
 pub(crate) mod claude;
+pub(crate) mod own;
 pub(crate) mod wire;
 
 use std::fs::File;
