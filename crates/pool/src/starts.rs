@@ -116,7 +116,11 @@ mod tests {
         for (now, want) in [(0, 4), (29, 4), (30, 8), (21_599, 8), (21_600, 9), (43_200, 10)] {
             assert_eq!(starts.limit(at(now)), Some(want), "now = {now}");
         }
-        assert_eq!(starts.limit(at(10_000_000)), None, "after months nothing is known of it");
+        assert_eq!(
+            starts.limit(at(10_000_000)),
+            None,
+            "after months nothing is known of it"
+        );
     }
 
     #[test]

@@ -215,7 +215,10 @@ fn by_price_a_burst_waits_for_its_turn_once_a_refusal_has_taught_how_many_may_st
     let mut start = |now| pool.acquire(&request(now as u64), at(now)).unwrap().lease.wait();
     let waits: Vec<SignedDuration> = (0..15).map(|_| start(100)).collect();
     assert_eq!(waits.iter().filter(|wait| wait.is_zero()).count(), 12);
-    assert!(waits[12..].iter().all(|wait| *wait == SignedDuration::from_secs(10)), "{waits:?}");
+    assert!(
+        waits[12..].iter().all(|wait| *wait == SignedDuration::from_secs(10)),
+        "{waits:?}"
+    );
 }
 
 #[test]
