@@ -187,14 +187,17 @@ pub fn wire(
                 let mut log = log.lock().unwrap();
                 let seat = log.seat_of.get(&token).cloned();
                 log.lost_seats.extend(seat);
-            } else if head.status.is_success() && who == Who::Us {
-                let mut log = log.lock().unwrap();
-                log.granted_to_us += 1;
-                log.made_for_us.insert(field(&body, "refresh_token"), Instant::now());
-                let seat = log.seat_of.get(&token).cloned().filter(|_| login && !log.calm);
-                if let (Some(seat), Some(logins)) = (seat, &log.logins) {
+            }
+            if !lost && head.status.is_success() && who == Who::Us {
+                let meanwhile = {
+                    let mut log = log.lock().unwrap();
+                    log.granted_to_us += 1;
+                    log.made_for_us.insert(field(&body, "refresh_token"), Instant::now());
+                    let seat = log.seat_of.get(&token).cloned().filter(|_| login && !log.calm);
+                    seat.zip(log.logins.clone())
+                };
+                if let Some((seat, logins)) = meanwhile {
                     logins.send(seat).unwrap();
-                    drop(log);
                     tokio::time::sleep(Duration::from_secs(5)).await;
                 }
             }
