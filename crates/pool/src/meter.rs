@@ -99,7 +99,8 @@ impl Meter {
         };
         let gauge = &mut self.gauges[at].1;
         let spent = core::mem::take(&mut gauge.spent);
-        let Some(before) = before.filter(|before| is_same(before, seen)) else {
+        // What moved while nothing of ours was spent was somebody else's, and says nothing of the size.
+        let Some(before) = before.filter(|before| spent > 0.0 && is_same(before, seen)) else {
             return;
         };
         gauge.cost += spent;
@@ -201,6 +202,16 @@ mod tests {
         meter.saw(&WindowKind::Weekly, Some(&before), &week(1.0, 9_000, 60));
         let gauge = meter.gauge(&WindowKind::Weekly);
         assert_eq!((gauge.capacity, gauge.spent), (guess, 0.0));
+    }
+
+    #[test]
+    fn what_others_use_teaches_nothing() {
+        let mut meter = Meter::default();
+        let before = week(10.0, 9_000, 0);
+        meter.saw(&WindowKind::Weekly, None, &before);
+        let guess = meter.gauge(&WindowKind::Weekly).capacity;
+        meter.saw(&WindowKind::Weekly, Some(&before), &week(80.0, 9_000, 60));
+        assert_eq!(meter.gauge(&WindowKind::Weekly).capacity, guess);
     }
 
     #[test]

@@ -632,7 +632,7 @@ impl World<'_> {
         let asks = &self.demand.talks[talk];
         self.seats[answer.seat].charge(answer.cost, asks.fable, now);
         let tokens = Tokens {
-            input: answer.cost as u32,
+            input: answer.cost as u64,
             ..Tokens::default()
         };
         let metered = Observation::Metered {
