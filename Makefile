@@ -1,7 +1,8 @@
-.PHONY: run test check sim soak
+.PHONY: run test check sim policy soak
 
 run:   ; @scripts/prepare run && scripts/run
 test:  ; @scripts/prepare test && scripts/test && scripts/check
 check: ; @scripts/prepare check && scripts/check
 sim:   ; @scripts/prepare run && SEEDS=$${SEEDS:-10000} scripts/cargo test --release --locked -p gateway --test sim -- --nocapture
+policy: ; @scripts/prepare run && scripts/cargo run --release --locked -p pool --example policy -- $${SEEDS:-20}
 soak:  ; @scripts/prepare test && ROUNDS=$${ROUNDS:-50} scripts/test -p claude-proxy-router --test shared_login -- --nocapture

@@ -167,6 +167,7 @@ impl Gateway {
             },
             shared: Arc::default(),
         };
+        let books = Books::new(Arc::clone(&recorder), Arc::clone(&scheduler), remembered.owners);
         let proxy = Proxy {
             scheduler,
             roster,
@@ -176,7 +177,7 @@ impl Gateway {
             names: Names::new(machine_names()),
             zone: ports.zone,
             budget: Arc::default(),
-            books: Arc::new(Books::new(Arc::clone(&recorder), remembered.owners)),
+            books: Arc::new(books),
             settings: Arc::clone(&settings),
         };
         Self {

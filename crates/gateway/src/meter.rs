@@ -50,6 +50,17 @@ impl Tokens {
     }
 }
 
+impl From<Tokens> for pool::Tokens {
+    fn from(tokens: Tokens) -> Self {
+        Self {
+            input: tokens.input,
+            cache_write: tokens.cache_write,
+            cache_read: tokens.cache_read,
+            output: tokens.output,
+        }
+    }
+}
+
 /// What was read of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metered {
