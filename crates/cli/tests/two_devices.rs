@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails where it stands")]
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "each test program uses a part of it")]
 mod support;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
