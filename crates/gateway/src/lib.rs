@@ -39,11 +39,12 @@ pub mod delegate;
 pub mod driver;
 mod start;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use jiff::SignedDuration;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use pool::{Policy, Pool};
 
 pub use start::{Handle, StartError, start};
@@ -83,11 +84,13 @@ pub struct Ports {
 pub struct Gateway {
     proxy: Arc<Proxy>,
     driver: Driver,
+    started_at: Timestamp,
 }
 
 impl Gateway {
     /// A router with those settings. It knows no seats until [`Gateway::scan`] or its driver has looked.
     pub fn new(config: Config, paths: &Paths, ports: Ports) -> Self {
+        let started_at = ports.clock.now();
         let policy = Policy {
             usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
             renews: config.token_refresh != TokenRefresh::Nobody,
@@ -135,6 +138,7 @@ impl Gateway {
         Self {
             proxy: Arc::new(proxy),
             driver,
+            started_at,
         }
     }
 
@@ -169,24 +173,16 @@ impl Gateway {
     }
 
     /// The router as it is now. `listening` and `sandbox` are told by whoever opened the sockets.
-    pub fn snapshot(&self, listening: &[String], sandbox: bool) -> Snapshot {
+    pub fn snapshot(&self, listening: &[SocketAddr], sandbox: bool) -> Snapshot {
         let seats = self.proxy.roster.seats();
-        let mut views = self.proxy.scheduler.look(|pool, now| {
-            let view = |account: &pool::Account| {
-                let (seat, renewals) = (seats.get(&account.id)?, pool.renewals(&account.id)?);
-                Some(snapshot::seat_view(account, renewals, seat, now))
-            };
-            pool.accounts().filter_map(view).collect::<Vec<_>>()
-        });
-        views.sort_by(|one, other| one.label.cmp(&other.label));
-        Snapshot {
-            version: snapshot::VERSION,
-            program: env!("CARGO_PKG_VERSION").into(),
-            now: self.proxy.scheduler.now().as_second(),
-            listening: listening.to_vec(),
-            sandbox,
-            seats: views,
-        }
+        self.proxy.scheduler.look(|pool, now| {
+            let mut snapshot = snapshot::of(pool, &seats, now);
+            snapshot.started_at = Some(self.started_at.as_second());
+            snapshot.listening = listening.iter().map(ToString::to_string).collect();
+            snapshot.address = snapshot::address(listening);
+            snapshot.sandbox = sandbox;
+            snapshot
+        })
     }
 }
 

@@ -1,16 +1,30 @@
 //! All that a screen may know: plain data, without a secret. One snapshot is enough to draw everything.
+//!
+//! The page's TypeScript types are made from these (`ui/src/lib/bindings`), and a test keeps the two alike.
+
+mod next;
+mod seat;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use jiff::Timestamp;
-use pool::{Account, Renewal, Renewals, Token, WindowKind};
+use pool::{Account, AccountId, Pool};
 use serde::{Deserialize, Serialize};
 
 use crate::roster::Seat;
 
+pub use next::{Forecast, ForecastState, Next, Nobody, Why};
+use next::{forecast, next};
+use seat::seat_view;
+pub use seat::{ExtraUsage, LoginTrouble, Rest, SeatState, SeatView, WindowView};
+
 /// The shape's version; a reader that knows a lower one may go by the fields it knows.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The router as it is at one moment. Times are seconds since the epoch, shares are basis points (10 000 is all).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The shape's version.
@@ -19,246 +33,249 @@ pub struct Snapshot {
     pub program: String,
     /// When it was taken.
     pub now: i64,
+    /// When the router started; absent while it does not run.
+    pub started_at: Option<i64>,
     /// Where the router listens.
     pub listening: Vec<String>,
+    /// The address to give to devices: `host:port`; absent while nothing is listened on.
+    pub address: Option<String>,
     /// Whether the seats are made up and Anthropic is pretended.
     pub sandbox: bool,
-    /// The seats, by label.
+    /// How seats are chosen.
+    pub routing: Routing,
+    /// Who would serve a new conversation.
+    pub next: Next,
+    /// How long the seats last together.
+    pub forecast: Forecast,
+    /// The seats, in their owner's order, then by label.
     pub seats: Vec<SeatView>,
+    /// The devices that have a key, revoked ones included.
+    pub devices: Vec<DeviceView>,
+    /// The last times that the work moved from one seat to another, newest first.
+    pub switches: Vec<Switch>,
+    /// What goes on; absent where it is not counted.
+    pub activity: Option<Activity>,
+    /// What is the matter, the gravest first.
+    pub problems: Vec<Problem>,
+    /// What was read of the owner's logins, newest first.
+    pub reads: Vec<Read>,
 }
 
-/// One seat.
+/// What the pool and the roster know at `now`; the rest is empty.
+pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Snapshot {
+    let view = |account: &Account| {
+        let (seat, renewals) = (seats.get(&account.id)?, pool.renewals(&account.id)?);
+        Some(seat_view(account, renewals, seat, now))
+    };
+    let mut seats: Vec<SeatView> = pool.accounts().filter_map(view).collect();
+    seats.sort_by(|one, other| (one.order, &one.label).cmp(&(other.order, &other.label)));
+    Snapshot {
+        version: VERSION,
+        program: env!("CARGO_PKG_VERSION").into(),
+        now: now.as_second(),
+        started_at: None,
+        listening: Vec::new(),
+        address: None,
+        sandbox: false,
+        routing: Routing {
+            strategy: "headroom".into(),
+            paused: false,
+        },
+        next: next(pool, &seats, now),
+        forecast: forecast(&seats),
+        seats,
+        devices: Vec::new(),
+        switches: Vec::new(),
+        activity: None,
+        problems: Vec::new(),
+        reads: Vec::new(),
+    }
+}
+
+/// The address to give to devices: one that others can reach, if there is one.
+pub fn address(listening: &[SocketAddr]) -> Option<String> {
+    let reachable = listening.iter().find(|address| !address.ip().is_loopback());
+    reachable.or(listening.first()).map(ToString::to_string)
+}
+
+/// How seats are chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-pub struct SeatView {
-    /// Its id: account and organisation, or its directory where those are not known.
+pub struct Routing {
+    /// The way, as the settings name it.
+    pub strategy: String,
+    /// Whether the owner has paused the whole router.
+    pub paused: bool,
+}
+
+/// A device that has a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceView {
+    /// Its id, which is no secret.
     pub id: String,
-    /// Its short name.
-    pub label: String,
-    /// The owner's e-mail address.
-    pub email: Option<String>,
-    /// The organisation's name.
-    pub organization: Option<String>,
-    /// The plan.
-    pub plan: Option<String>,
-    /// What it can do now.
-    pub state: SeatState,
-    /// What is the matter with its login while it still serves; absent when nothing is.
-    pub login: Option<LoginTrouble>,
-    /// Its allowances as last seen; one that was never seen is missing.
-    pub windows: Vec<WindowView>,
-    /// Requests that run on it.
-    pub in_flight: u32,
-    /// When any allowance was last seen.
-    pub read_at: Option<i64>,
-    /// When its access token ends.
-    pub token_ends_at: Option<i64>,
-    /// The directories that hold its login.
-    pub dirs: Vec<String>,
+    /// Its name.
+    pub name: String,
+    /// When it got its key; absent for the key of the settings.
+    pub created_at: Option<i64>,
+    /// When it last asked for something.
+    pub last_seen_at: Option<i64>,
+    /// How many requests it has made.
+    pub requests: u64,
+    /// The seats it may use, by id; absent if all.
+    pub seats: Option<Vec<String>>,
+    /// Whether its key opens nothing any more.
+    pub revoked: bool,
 }
 
-/// What a seat can do now.
+/// The work moved from one seat to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum SeatState {
-    /// It serves.
-    Ready,
-    /// It serves, but not these families of models until then.
-    ReadyBut {
-        /// The family's name.
-        family: String,
-        /// When it serves them again.
-        until: i64,
-    },
-    /// It rests from a limit.
-    Resting {
-        /// The allowance, as it stands before the word *limit*; absent if it was not told.
-        limit: Option<String>,
-        /// When it returns.
-        until: i64,
-    },
-    /// Its owner switched it off.
-    Paused,
-    /// Nobody is logged in.
-    LoggedOut,
-    /// Its access token has expired.
-    Expired {
-        /// When that was.
-        since: i64,
-    },
-    /// Its access token has ended, and a new one is being asked for, or will be soon.
-    Renewing,
-    /// Its access token has ended, and its login has trouble.
-    NeedsLogin {
-        /// What is the matter.
-        trouble: LoginTrouble,
-    },
-    /// Anthropic refused its token.
-    Refused,
-    /// Its login file cannot be read, and there is no token left.
-    Unreadable,
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct Switch {
+    /// When.
+    pub at: i64,
+    /// From which seat, by id.
+    pub from: Option<String>,
+    /// To which seat, by id; absent if there was none.
+    pub to: Option<String>,
+    /// Why.
+    pub cause: Cause,
+    /// The allowance that was reached, as it stands before the word *limit*.
+    pub limit: Option<String>,
 }
 
-impl SeatState {
-    /// The state in words, with what to do where there is something to do. Times are told by `when`.
-    pub fn words(&self, when: impl Fn(i64) -> String) -> String {
-        match self {
-            Self::Ready => "ready".into(),
-            Self::ReadyBut { family, until } => format!("ready; {family} limit reached, back {}", when(*until)),
-            Self::Resting {
-                limit: Some(limit),
-                until,
-            } => format!("{limit} limit reached, back {}", when(*until)),
-            Self::Resting { limit: None, until } => format!("limit reached, back {}", when(*until)),
-            Self::Paused => "switched off".into(),
-            Self::LoggedOut => "not logged in; log in with `claude`".into(),
-            Self::Expired { .. } => "login expired; start `claude` once, and it renews it".into(),
-            Self::Renewing => "login is being renewed".into(),
-            Self::NeedsLogin { trouble } => trouble.words().into(),
-            Self::Refused => "Anthropic refused this login; log in again with `claude`".into(),
-            Self::Unreadable => "its login file cannot be read".into(),
-        }
-    }
-}
-
-/// What is the matter with a login.
+/// Why the work moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-pub enum LoginTrouble {
-    /// The token endpoint could not be used; it is tried again.
-    Retrying,
-    /// The store takes no write, so nothing was renewed.
-    CannotSave,
-    /// Claude Code's locks cannot be taken, so nothing was renewed.
-    CannotLock,
-    /// The new login is in memory only, until the store takes it.
-    Unsaved,
-    /// Anthropic no longer accepts it.
-    Rejected,
-    /// The answer to its renewal was lost.
-    Uncertain,
-    /// Its file cannot be read; the last good login is used while it lasts.
-    Unreadable,
+pub enum Cause {
+    /// A limit was reached.
+    Limit,
+    /// The owner paused, drained or reordered.
+    Owner,
+    /// The login was refused or ran out.
+    Login,
+    /// Anthropic could not be reached, or had trouble of its own.
+    Unreachable,
+    /// Another seat had clearly more room.
+    Room,
 }
 
-impl LoginTrouble {
-    /// What is the matter and what to do, for the status and the log alike.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Retrying => "login could not be renewed yet; it is tried again by itself",
-            Self::CannotSave => "login cannot be saved, so it was not renewed; make room, or its folder writable",
-            Self::CannotLock => {
-                "login cannot be renewed: Claude Code's lock beside its folder cannot be made; the log names it"
-            }
-            Self::Unsaved => "renewed login could not be saved yet; do not quit the router until it could",
-            Self::Rejected => "Anthropic no longer accepts this login; log in again with `claude`",
-            Self::Unreadable => "login file cannot be read; the last good login is used while it lasts",
-            Self::Uncertain => {
-                "a renewal's answer was lost, and this login may have ended with it; log in again with `claude`"
-            }
-        }
-    }
-}
-
-/// One allowance.
+/// What goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-pub struct WindowView {
-    /// `fiveHour`, `weekly` or `model`.
-    pub kind: String,
-    /// The family's name, for `model`.
-    pub family: Option<String>,
-    /// The used share as of the snapshot, in basis points; it may exceed 10 000.
-    pub used: u16,
-    /// When it is empty again; absent while it has not begun.
-    pub resets_at: Option<i64>,
-    /// When it was seen.
-    pub observed_at: i64,
+pub struct Activity {
+    /// Requests in the last sixty minutes.
+    pub requests_last_hour: u32,
+    /// Devices that asked for something in the last fifteen minutes.
+    pub devices_active: u32,
+    /// The last time that a wrong or revoked key was shown.
+    pub refused: Option<RefusedKey>,
 }
 
-/// The view of one seat at `now`.
-pub fn seat_view(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) -> SeatView {
-    let trouble = login_trouble(renewals, seat);
-    let windows = account.windows.iter().map(|(kind, window)| WindowView {
-        kind: match kind {
-            WindowKind::FiveHour => "fiveHour".into(),
-            WindowKind::Weekly => "weekly".into(),
-            WindowKind::Model(_) => "model".into(),
-        },
-        family: match kind {
-            WindowKind::Model(_) => Some(kind.to_string()),
-            WindowKind::FiveHour | WindowKind::Weekly => None,
-        },
-        used: window.used_at(now).basis_points(),
-        resets_at: window.resets_at.filter(|&reset| reset > now).map(Timestamp::as_second),
-        observed_at: window.observed_at.as_second(),
-    });
-    SeatView {
-        id: account.id.to_string(),
-        label: seat.label.clone(),
-        email: seat.email.clone(),
-        organization: seat.organization.clone(),
-        plan: seat.plan.clone(),
-        state: state(account, renewals, seat, now),
-        login: trouble,
-        windows: windows.collect(),
-        in_flight: account.in_flight,
-        read_at: account.windows.observed_at().map(Timestamp::as_second),
-        token_ends_at: match account.token {
-            Token::Valid { expires_at } => expires_at.map(Timestamp::as_second),
-            Token::Refused { .. } | Token::Missing => None,
-        },
-        dirs: seat.dirs.iter().map(|dir| dir.display().to_string()).collect(),
-    }
+/// A key that was turned away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedKey {
+    /// When.
+    pub at: i64,
+    /// From which address.
+    pub from: String,
 }
 
-/// What is the matter with a seat's login, as its renewals tell.
-fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
-    match renewals.last() {
-        Some(Renewal::Rejected) => Some(LoginTrouble::Rejected),
-        Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
-        Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
-        Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),
-        Some(Renewal::Failed(_) | Renewal::Unreachable) => Some(LoginTrouble::Retrying),
-        None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
-        None | Some(Renewal::Done | Renewal::Busy) => seat.unreadable.then_some(LoginTrouble::Unreadable),
-    }
+/// Something that the owner should know or mend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Which.
+    pub kind: ProblemKind,
+    /// It in a sentence, for those who have none of their own.
+    pub words: String,
+    /// The address it is about.
+    pub address: Option<String>,
+    /// The program that holds that address.
+    pub holder: Option<String>,
+    /// Since when.
+    pub since: Option<i64>,
 }
 
-fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) -> SeatState {
-    if !account.wishes.enabled {
-        return SeatState::Paused;
-    }
-    match account.token {
-        Token::Missing if seat.unreadable => return SeatState::Unreadable,
-        Token::Missing => return SeatState::LoggedOut,
-        token @ (Token::Refused { .. } | Token::Valid { .. }) if !token.is_usable(now) => {
-            return match login_trouble(renewals, seat) {
-                Some(trouble) => SeatState::NeedsLogin { trouble },
-                None if renewals.is_under_way() || renewals.is_awaited(account, now) && seat.renews => {
-                    SeatState::Renewing
-                }
-                None => match token {
-                    Token::Valid { expires_at: Some(end) } => SeatState::Expired { since: end.as_second() },
-                    _ => SeatState::Refused,
-                },
-            };
+/// What can be the matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub enum ProblemKind {
+    /// Another program listens on the port.
+    PortBusy,
+    /// An address to listen on is not this machine's now.
+    AddressGone,
+    /// There is no network.
+    Offline,
+    /// The settings are not valid; those before them stay in force.
+    SettingsRefused,
+    /// The store was damaged and begun anew.
+    StoreMovedAside,
+    /// Something else.
+    Other,
+}
+
+/// Something that was read of the owner's logins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct Read {
+    /// The file, or the Keychain item's name.
+    pub what: String,
+    /// When it was read last.
+    pub when: i64,
+    /// What for.
+    pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use ts_rs::{Config, TS};
+
+    use super::Snapshot;
+
+    /// `UPDATE=1` writes what it would compare.
+    #[test]
+    fn the_pages_types_are_these() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui/src/lib/bindings");
+        let fresh = tempfile::tempdir().unwrap();
+        let config = Config::new().with_large_int("number").with_out_dir(fresh.path());
+        Snapshot::export_all(&config).unwrap();
+        if std::env::var_os("UPDATE").is_some() {
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).unwrap();
         }
-        Token::Refused { .. } => return SeatState::Refused,
-        Token::Valid { .. } => {}
-    }
-    if let Some(rest) = account.resting(None, now) {
-        return SeatState::Resting {
-            limit: rest.window.as_ref().map(ToString::to_string),
-            until: rest.until.as_second(),
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+            let mut names: Vec<_> = entries.collect();
+            names.sort();
+            names
         };
-    }
-    let families = account.cooldowns.iter().filter(|rest| rest.until > now);
-    match families.max_by_key(|rest| rest.until) {
-        Some(rest) => SeatState::ReadyBut {
-            family: rest.window.as_ref().map_or_else(String::new, ToString::to_string),
-            until: rest.until.as_second(),
-        },
-        None => SeatState::Ready,
+        for name in names(fresh.path()) {
+            let text = fs::read_to_string(fresh.path().join(&name)).unwrap();
+            if std::env::var_os("UPDATE").is_some() {
+                fs::write(folder.join(&name), &text).unwrap();
+            }
+            let kept = fs::read_to_string(folder.join(&name)).unwrap_or_default();
+            assert_eq!(
+                kept,
+                text,
+                "{} is not what the code says; run this with UPDATE=1",
+                name.display()
+            );
+        }
+        assert_eq!(names(&folder), names(fresh.path()));
     }
 }

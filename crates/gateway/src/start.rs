@@ -94,10 +94,7 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         .collect();
     let gateway = Arc::new(Gateway::new(config, paths, ports));
     let snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync> = {
-        let (gateway, listening) = (
-            Arc::clone(&gateway),
-            listening.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        );
+        let (gateway, listening) = (Arc::clone(&gateway), listening.clone());
         Arc::new(move || gateway.snapshot(&listening, sandbox))
     };
     let stop = Arc::new(Notify::new());

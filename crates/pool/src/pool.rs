@@ -157,6 +157,15 @@ impl Pool {
         Ok((lease, reason))
     }
 
+    /// The seat that `request` would get if it came now, and why; or why none. Nothing is claimed.
+    ///
+    /// # Errors
+    /// The refusal, as of [`Pool::acquire`].
+    pub fn outlook(&self, request: &Request, now: Timestamp) -> Result<(AccountId, Reason), Refusal> {
+        select::select(&self.accounts, request, None, 0, now)
+            .map_err(|refusal| self.unless_renewing(refusal, request, now))
+    }
+
     /// Takes the lease back and says what to do with the request.
     #[expect(clippy::needless_pass_by_value, reason = "a settled lease must be gone")]
     pub fn settle(&mut self, lease: Lease, outcome: &Outcome, now: Timestamp) -> Next {
