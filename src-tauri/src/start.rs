@@ -1,0 +1,218 @@
+//! From the process's first moment to its last.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use gateway::instance::{Instance, InstanceError};
+use gateway::paths::Paths;
+use tauri::{App, AppHandle, Manager as _, RunEvent};
+
+use crate::crash::Traces;
+use crate::panel::{self, Panel};
+use crate::platform;
+use crate::quit;
+use crate::router::Router;
+use crate::shell::Shell;
+use crate::tray;
+use crate::watch;
+use crate::windows::{self, Page, Visible};
+use crate::{commands, door};
+
+/// How long a second copy looks for the first one, which may be on its way up or down.
+const LOOKS: u32 = 100;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// How the app was started.
+#[derive(Default)]
+struct Arguments {
+    /// Another settings file is another router, and another app.
+    config: Option<PathBuf>,
+    /// Made-up seats, on that port.
+    sandbox: Option<u16>,
+    /// At login: nothing is opened.
+    background: bool,
+}
+
+/// Runs the app to its end.
+pub fn run() -> ExitCode {
+    log_to_stderr();
+    match begin() {
+        Ok(code) => code,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn begin() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::read(std::env::args_os().skip(1))?;
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
+    let home = home.context("the home directory is not known: set HOME")?;
+    let paths = Paths::new(&home, arguments.config.clone(), |name| std::env::var(name).ok());
+    let Some(_alone) = be_the_only_one(&paths)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let traces = Traces::new(&paths.state);
+    let crash = traces.begin();
+    let (wake, woken) = mpsc::channel();
+    let router = {
+        let wake = wake.clone();
+        Arc::new(Router::new(paths.clone(), arguments.sandbox, move || {
+            let _ = wake.send(());
+        }))
+    };
+    router.start();
+    let app = listen_at_the_door(&paths)?;
+    let shell = Shell::new(router, paths, traces, crash, wake);
+    let background = arguments.background;
+    let built = platform::prepare(tauri::Builder::default())
+        .manage(shell)
+        .manage(Panel::default())
+        .manage(Visible::default())
+        .invoke_handler(tauri::generate_handler![
+            commands::command,
+            commands::snapshot,
+            commands::facts,
+            commands::open_window,
+            commands::close_window,
+            commands::fit,
+            commands::launch_at_login,
+            commands::copy,
+            commands::diagnostics,
+            commands::open_link,
+            commands::save_file,
+            commands::quit_app,
+            commands::take_over,
+            commands::start_router,
+            commands::finish_onboarding,
+            commands::crash_report,
+            commands::dismiss_crash,
+        ])
+        .setup(move |tauri| {
+            set_up(tauri, background);
+            watch::begin(tauri.handle(), woken);
+            let _ = app.set(tauri.handle().clone());
+            Ok(())
+        })
+        .build(tauri::generate_context!());
+    let app = match built {
+        Ok(app) => app,
+        // No desktop. The router goes on without one.
+        Err(error) => return Err(error).context("no window can be shown here; `claude-proxy-router start` needs none"),
+    };
+    app.run(|app, event| match event {
+        // The last window is closed: the router goes on.
+        RunEvent::ExitRequested { code: None, api, .. } => api.prevent_exit(),
+        RunEvent::Exit => quit::last(app),
+        #[cfg(target_os = "macos")]
+        RunEvent::Reopen { .. } => show(app),
+        _ => {}
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn set_up(tauri: &mut App, background: bool) {
+    platform::settle(tauri);
+    let app = tauri.handle();
+    quit::heed_signals(app);
+    if let Some(tray) = tray::make(app) {
+        app.manage(tray);
+    }
+    Shell::of(app).set_icon_hidden(platform::is_icon_hidden(app));
+    let first = Shell::of(app).facts().first_run;
+    // Where icons are everywhere, the icon is all that a start shows.
+    if first || !background && cfg!(not(target_os = "macos")) {
+        show(app);
+    }
+}
+
+/// Somebody wants to see the app: the introduction until it is done, then the panel.
+fn show(app: &AppHandle) {
+    let page = match Shell::of(app).facts().first_run {
+        true => Page::Onboarding,
+        false => Page::Panel,
+    };
+    let shown = match page {
+        Page::Panel => panel::open(app, None),
+        page => windows::open(app, page, None),
+    };
+    if let Err(error) = shown {
+        tracing::error!("a window could not be opened: {error}");
+    }
+}
+
+/// Takes the app's lock, or asks the copy that has it to show itself. `None` if that copy did.
+///
+/// The router has a lock of its own, which the command takes as well: a service that runs it is told of in a window,
+/// and no reason to end.
+fn be_the_only_one(paths: &Paths) -> anyhow::Result<Option<Instance>> {
+    let (_never, wait) = mpsc::channel::<()>();
+    for _ in 0..LOOKS {
+        match Instance::take(&paths.app_lock()) {
+            Ok(instance) => return Ok(Some(instance)),
+            Err(InstanceError::Taken { .. }) if door::knock(&paths.door()) => return Ok(None),
+            // It is on its way up, or down.
+            Err(InstanceError::Taken { .. }) => drop(wait.recv_timeout(BETWEEN_LOOKS)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    tracing::warn!("another copy runs and does not answer");
+    Ok(None)
+}
+
+/// Opens the door before there is an app to show: whoever knocks early is shown it later.
+fn listen_at_the_door(paths: &Paths) -> anyhow::Result<Arc<OnceLock<AppHandle>>> {
+    let app: Arc<OnceLock<AppHandle>> = Arc::default();
+    let shown = Arc::clone(&app);
+    door::open(&paths.door(), move || {
+        if let Some(app) = shown.get() {
+            show(app);
+        }
+    })
+    .context("the app's own socket cannot be opened")?;
+    Ok(app)
+}
+
+impl Arguments {
+    fn read(mut given: impl Iterator<Item = OsString>) -> anyhow::Result<Self> {
+        let mut arguments = Self::default();
+        while let Some(argument) = given.next() {
+            match argument.to_str() {
+                Some("--config") => {
+                    let file = given.next().context("`--config` wants a file")?;
+                    arguments.config = Some(std::path::absolute(file)?);
+                }
+                Some("--sandbox") => {
+                    let port = given.next().context("`--sandbox` wants a port")?;
+                    let port = port.to_str().and_then(|port| port.parse().ok());
+                    arguments.sandbox = Some(port.context("`--sandbox` wants a port")?);
+                }
+                Some("--background") => arguments.background = true,
+                // The system gives its own to an app that it starts.
+                _ => tracing::debug!("an argument was not understood"),
+            }
+        }
+        if arguments.sandbox.is_some() && arguments.config.is_none() {
+            anyhow::bail!("`--sandbox` wants a `--config` of its own");
+        }
+        Ok(arguments)
+    }
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CLAUDE_PROXY_ROUTER_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_target(false)
+        .init();
+}
+
