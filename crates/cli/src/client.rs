@@ -4,25 +4,43 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use gateway::control;
+use gateway::control::{self, Command, CommandError};
 use gateway::instance::Instance;
 use gateway::paths::Paths;
 use gateway::snapshot::Snapshot;
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::UnixStream;
 
 /// The running router's snapshot.
 pub(crate) fn status(paths: &Paths) -> anyhow::Result<Snapshot> {
-    let body = ask(paths, Method::GET, control::STATUS)?;
-    serde_json::from_slice(&body).context("the running router is another version: its answer cannot be read")
+    let status = command(paths, &Command::Status)?;
+    serde_json::from_value(status).context("the running router is another version: its answer cannot be read")
+}
+
+/// Has the running router do something, and gives its answer.
+pub(crate) fn command(paths: &Paths, command: &Command) -> anyhow::Result<Value> {
+    let (status, body) = ask(paths, control::COMMAND, serde_json::to_vec(command)?)?;
+    if status.is_success() {
+        return serde_json::from_slice(&body).context("the running router's answer cannot be read");
+    }
+    match serde_json::from_slice::<CommandError>(&body) {
+        Ok(error) if error.code == control::UNKNOWN_COMMAND => bail!("the running router is another version: {error}"),
+        Ok(error) => Err(error.into()),
+        Err(_) => bail!("the running router is another version and knows no commands"),
+    }
 }
 
 /// Tells the running router to stop, and waits until it has ended, so that it can be started again.
 pub(crate) fn stop(paths: &Paths) -> anyhow::Result<()> {
-    ask(paths, Method::POST, control::STOP)?;
+    // Every version knows this address.
+    let (status, _) = ask(paths, control::STOP, Vec::new())?;
+    if !status.is_success() {
+        bail!("the running router would not stop: {status}");
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         for _ in 0..STOP_LOOKS {
@@ -40,7 +58,7 @@ pub(crate) fn stop(paths: &Paths) -> anyhow::Result<()> {
 const STOP_LOOKS: u32 = 600;
 const STOP_PAUSE: Duration = Duration::from_millis(100);
 
-fn ask(paths: &Paths, method: Method, path: &str) -> anyhow::Result<Bytes> {
+fn ask(paths: &Paths, path: &str, body: Vec<u8>) -> anyhow::Result<(StatusCode, Bytes)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stream = match UnixStream::connect(&paths.socket).await {
@@ -53,14 +71,11 @@ fn ask(paths: &Paths, method: Method, path: &str) -> anyhow::Result<Bytes> {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let request = Request::builder()
-            .method(method)
+            .method(Method::POST)
             .uri(path)
             .header("host", "router")
-            .body(Empty::<Bytes>::new())?;
+            .body(Full::<Bytes>::from(body))?;
         let answer = sender.send_request(request).await?;
-        if !answer.status().is_success() {
-            bail!("the running router does not know `{path}`: it is another version");
-        }
-        Ok(answer.into_body().collect().await?.to_bytes())
+        Ok((answer.status(), answer.into_body().collect().await?.to_bytes()))
     })
 }

@@ -16,6 +16,7 @@ use gateway::error;
 use gateway::snapshot::{LoginTrouble, SeatView, Snapshot, WindowView};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::ping::Pinged;
 
@@ -98,6 +99,18 @@ pub(crate) fn key(config: &Config) -> anyhow::Result<()> {
 /// Prints that a router answered.
 pub(crate) fn pinged(pinged: &Pinged) -> anyhow::Result<()> {
     println!("The router at {} answers, and the key is good.", pinged.url);
+    Ok(())
+}
+
+/// Prints the settings.
+pub(crate) fn settings(settings: &Value, json: bool) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(settings)?);
+        return Ok(());
+    }
+    for (key, value) in settings.as_object().into_iter().flatten() {
+        println!("{key}: {value}");
+    }
     Ok(())
 }
 

@@ -44,6 +44,8 @@ pub struct Config {
     pub config_dirs: Vec<PathBuf>,
     /// What the owner wants of single seats.
     pub accounts: Vec<SeatWishes>,
+    /// Whether no seat is given anything.
+    pub paused: bool,
     /// The `claude` that renewals are handed to.
     pub claude_path: Option<PathBuf>,
     /// Settings that are understood and not yet acted upon in this version.
@@ -152,6 +154,8 @@ struct Written {
     accounts: Vec<SeatWishes>,
     #[serde(default)]
     routing: Option<String>,
+    #[serde(default)]
+    paused: bool,
     #[serde(default)]
     hold_s: Option<i64>,
     #[serde(default)]
@@ -360,6 +364,7 @@ impl Written {
             profiles_root: self.profiles_root,
             config_dirs: self.config_dirs,
             accounts: self.accounts,
+            paused: self.paused,
             claude_path: self.claude_path,
             not_yet,
         })

@@ -1,5 +1,6 @@
-//! The control socket: how the command talks to a running router. HTTP over a Unix socket that only its owner can
-//! open, so that `curl --unix-socket` can look too.
+//! The control: what the owner can ask of a running router and order it to do, and the socket that it is said through.
+//! HTTP over a Unix socket that only its owner can open, so that `curl --unix-socket` can look too; whoever runs the
+//! router in their own process calls [`Handle::command`](crate::Handle::command) with the same words.
 
 use std::fs;
 use std::io;
@@ -8,27 +9,120 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::serve::Listener;
+use futures_util::future::BoxFuture;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::net::{UnixListener, UnixStream, unix};
-use tokio::sync::Notify;
 
-use crate::snapshot::Snapshot;
-
-/// What the control socket can ask and order.
-#[derive(Clone)]
-pub struct Control {
-    /// Takes a snapshot.
-    pub snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync>,
-    /// Told when the router is to stop.
-    pub stop: Arc<Notify>,
+/// What the owner says to a running router. A seat goes by its id, its label or its e-mail address, as long as that
+/// names one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "verb",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Command {
+    /// The snapshot.
+    Status,
+    /// End, as a signal would.
+    Stop,
+    /// The machine woke, or its network changed: connect anew, and look at everything again.
+    Stir,
+    /// Look for logins now.
+    Rescan,
+    /// Give nothing to the seat, or to any.
+    Pause {
+        /// Which one; none is the whole router.
+        #[serde(default)]
+        seat: Option<String>,
+    },
+    /// Take back a pause, or a drain.
+    Resume {
+        /// Which one; none is the whole router.
+        #[serde(default)]
+        seat: Option<String>,
+    },
+    /// Call the seat by another name.
+    Rename {
+        /// Which one.
+        seat: String,
+        /// The name; none is the one that it has of itself.
+        #[serde(default)]
+        name: Option<String>,
+    },
+    /// Set from how much on the seat is used only when nothing else is left.
+    Limit {
+        /// Which one.
+        seat: String,
+        /// Per cent, from 1 to 100; none is what holds for all seats.
+        #[serde(default)]
+        percent: Option<u8>,
+    },
+    /// Every setting with its value, but for the key.
+    Settings,
+    /// Change one setting, in force and in the file.
+    Set {
+        /// Its name; `app.` and a name for one of the app's own.
+        key: String,
+        /// Its value; null is the default.
+        value: Value,
+    },
 }
+
+/// What a command gives: a value in the documented form, null where there is nothing to say.
+pub type Reply = Result<Value, CommandError>;
+
+/// Why a command was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}{}", hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}")))]
+pub struct CommandError {
+    /// A word for programs.
+    pub code: String,
+    /// A sentence for people.
+    pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl CommandError {
+    /// That word with that sentence.
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// The same, with what to do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// The code where the words are no command that this version knows.
+pub const UNKNOWN_COMMAND: &str = "unknownCommand";
+
+/// Does what a command says.
+pub type Commander = Arc<dyn Fn(Command) -> BoxFuture<'static, Reply> + Send + Sync>;
 
 /// Where a snapshot is to be had.
 pub const STATUS: &str = "/v1/status";
 /// Where the router is told to stop.
 pub const STOP: &str = "/v1/stop";
+/// Where any command is taken, as JSON.
+pub const COMMAND: &str = "/v1/command";
 
 /// Opens the socket at `path`, in a directory that is its owner's alone. Call it under the instance lock: a socket
 /// that is there already is a dead one.
@@ -50,25 +144,37 @@ pub fn open(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Answers on the socket until it is dropped.
-pub async fn serve(listener: UnixListener, control: Control) {
+pub async fn serve(listener: UnixListener, commander: Commander) {
+    let run = async |State(commander): State<Commander>, command| answer(commander(command).await);
     let app = axum::Router::new()
-        .route(
-            STATUS,
-            get(async |State(control): State<Control>| Json((control.snapshot)())),
-        )
-        .route(
-            STOP,
-            post(async |State(control): State<Control>| {
-                control.stop.notify_one();
-            }),
-        )
-        .with_state(control);
+        .route(STATUS, get(move |state| run(state, Command::Status)))
+        .route(STOP, post(move |state| run(state, Command::Stop)))
+        .route(COMMAND, post(command))
+        .with_state(commander);
     let owner = OwnerOnly {
         listener,
         uid: rustix::process::getuid().as_raw(),
     };
     // It ends only with the task it runs in.
     let _ = axum::serve(owner, app).await;
+}
+
+/// The body is read as JSON whatever type it is said to be of.
+async fn command(State(commander): State<Commander>, body: Bytes) -> Response {
+    match serde_json::from_slice(&body) {
+        Ok(command) => answer(commander(command).await),
+        Err(error) => answer(Err(CommandError::new(
+            UNKNOWN_COMMAND,
+            format!("this is no command: {error}"),
+        ))),
+    }
+}
+
+fn answer(reply: Reply) -> Response {
+    match reply {
+        Ok(value) => Json(value).into_response(),
+        Err(error) => (StatusCode::UNPROCESSABLE_ENTITY, Json(error)).into_response(),
+    }
 }
 
 /// Lets in the processes of the router's own user.

@@ -11,6 +11,7 @@
 pub mod ports;
 pub mod paths;
 pub mod config;
+pub mod settings;
 pub mod anthropic;
 pub mod decode;
 pub mod peek;
@@ -37,6 +38,7 @@ pub mod instance;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
+pub mod verbs;
 mod start;
 
 use std::net::SocketAddr;
@@ -61,6 +63,7 @@ use crate::proxy::Proxy;
 use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
+use crate::settings::Settings;
 use crate::snapshot::Snapshot;
 
 /// What the gateway needs of the outside.
@@ -81,10 +84,12 @@ pub struct Ports {
 }
 
 /// The router without its sockets.
+#[derive(Clone)]
 pub struct Gateway {
     proxy: Arc<Proxy>,
     driver: Driver,
     started_at: Timestamp,
+    settings: Arc<Settings>,
 }
 
 impl Gateway {
@@ -98,9 +103,10 @@ impl Gateway {
         let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
         let mut keys = Keys::default();
         keys.add("first device", &config.router_key);
-        let config = Arc::new(config);
+        let settings = Arc::new(Settings::new(config, paths.config.clone()));
+        let config = settings.now();
         let roster = Roster::new(
-            Arc::clone(&config),
+            Arc::clone(&settings),
             paths.clone(),
             Arc::clone(&scheduler),
             Arc::clone(&ports.store),
@@ -139,6 +145,7 @@ impl Gateway {
             proxy: Arc::new(proxy),
             driver,
             started_at,
+            settings,
         }
     }
 

@@ -63,6 +63,16 @@ impl Paths {
         self.state.join("renewals")
     }
 
+    /// The app's lock, which keeps it to one copy, whoever runs the router.
+    pub fn app_lock(&self) -> PathBuf {
+        beside(&self.config, "app.lock")
+    }
+
+    /// The app's own socket, where a second copy asks the first to show itself.
+    pub fn door(&self) -> PathBuf {
+        self.socket.with_file_name("app.sock")
+    }
+
     /// The instance lock: a file of its own, since the settings are replaced on each save.
     pub fn lock(&self) -> PathBuf {
         beside(&self.config, "lock")

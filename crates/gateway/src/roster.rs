@@ -17,6 +17,7 @@ use crate::paths::Paths;
 use crate::profile::{self, Identity, Profile};
 use crate::refresh::Unsaved;
 use crate::scheduler::Scheduler;
+use crate::settings::Settings;
 
 /// So many failed reads in a row are worth telling.
 const FAILURES_TOLD: u32 = 3;
@@ -62,7 +63,26 @@ struct Refusal {
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(300);
 const LONGEST_RETRY: SignedDuration = SignedDuration::from_secs(1_800);
 
+/// Why a name does not lead to one seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotOne {
+    /// No seat goes by it.
+    None,
+    /// More than one does.
+    Several,
+}
+
 impl Seat {
+    /// Whether `name` is its id, its e-mail address or its organisation.
+    fn is_called(&self, id: &AccountId, name: &str) -> bool {
+        name == id.as_str()
+            || self
+                .email
+                .as_ref()
+                .is_some_and(|email| name.eq_ignore_ascii_case(email))
+            || self.organization.as_deref() == Some(name)
+    }
+
     /// The refusal of that token, while it lasts.
     fn refusal(&self, access: &Secret, now: Timestamp) -> Option<&Refusal> {
         self.refused
@@ -105,7 +125,7 @@ type Found = (Seat, Vec<(Profile, Credential)>);
 
 /// The seats, and the reading of their directories.
 pub struct Roster {
-    config: Arc<Config>,
+    settings: Arc<Settings>,
     paths: Paths,
     scheduler: Arc<Scheduler>,
     store: Arc<dyn Store>,
@@ -119,9 +139,9 @@ pub struct Roster {
 
 impl Roster {
     /// An empty roster; [`Roster::scan`] fills it.
-    pub fn new(config: Arc<Config>, paths: Paths, scheduler: Arc<Scheduler>, store: Arc<dyn Store>) -> Self {
+    pub fn new(settings: Arc<Settings>, paths: Paths, scheduler: Arc<Scheduler>, store: Arc<dyn Store>) -> Self {
         Self {
-            config,
+            settings,
             paths,
             scheduler,
             store,
@@ -177,11 +197,34 @@ impl Roster {
         self.lock().clone()
     }
 
+    /// The seat that goes by `name`: its id, its label, its e-mail address or its organisation.
+    ///
+    /// # Errors
+    /// If none does, or several do.
+    pub fn named(&self, name: &str) -> Result<AccountId, NotOne> {
+        let seats = self.lock();
+        let goes_by = |(id, seat): &(&AccountId, &Seat)| seat.label == name || seat.is_called(id, name);
+        let mut found = seats.iter().filter(goes_by).map(|(id, _)| id);
+        match (found.next(), found.next()) {
+            (Some(id), None) => Ok(id.clone()),
+            (None, _) => Err(NotOne::None),
+            (Some(_), Some(_)) => Err(NotOne::Several),
+        }
+    }
+
+    /// Whether an entry of the settings' `accounts` is for that seat.
+    pub fn is_meant(&self, id: &AccountId, entry: &serde_json::Value) -> bool {
+        let name = entry.get("seat").and_then(serde_json::Value::as_str);
+        let seats = self.lock();
+        name.zip(seats.get(id))
+            .is_some_and(|(name, seat)| seat.is_called(id, name))
+    }
+
     /// Reads what changed on disk and tells the pool. Returns whether a file could not be read, so that another
     /// look is wanted soon.
     pub async fn scan(&self) -> bool {
         let _one = self.scanning.lock().await;
-        let (config, paths, readings) = (Arc::clone(&self.config), self.paths.clone(), Arc::clone(&self.readings));
+        let (config, paths, readings) = (self.settings.now(), self.paths.clone(), Arc::clone(&self.readings));
         let store = Arc::clone(&self.store);
         let scanned = tokio::task::spawn_blocking(move || {
             let profiles = profile::discover(&config, &paths);
@@ -214,7 +257,7 @@ impl Roster {
 
     /// Puts the seats found in the place of those known, and tells the pool what changed.
     fn take(&self, found: BTreeMap<AccountId, Found>) {
-        let now = self.scheduler.now();
+        let (now, config) = (self.scheduler.now(), self.settings.now());
         let mut observations = Vec::new();
         let mut seats = self.lock();
         for id in seats.keys().filter(|id| !found.contains_key(id)) {
@@ -245,13 +288,13 @@ impl Roster {
                     None => login.token(),
                 });
             seat.login = best;
-            seat.renews = self.config.token_refresh != TokenRefresh::Nobody;
+            seat.renews = config.token_refresh != TokenRefresh::Nobody;
             seat.unsaved = seat
                 .login
                 .as_ref()
                 .is_some_and(|(profile, _)| self.unsaved().contains_key(profile));
             seat.plan = seat.login.as_ref().and_then(|(_, login)| login.plan.clone());
-            observations.push((id.clone(), Observation::Discovered(wishes(&self.config, &id, &seat))));
+            observations.push((id.clone(), Observation::Discovered(wishes(&config, &id, &seat))));
             let before = known
                 .and_then(|known| known.login.as_ref())
                 .map(|(_, login)| (&login.access, &login.refresh));
@@ -422,12 +465,7 @@ fn name(wishes: &[SeatWishes], seats: &mut BTreeMap<AccountId, Found>) {
 impl SeatWishes {
     /// Whether these wishes are for that seat.
     fn names(&self, id: &AccountId, seat: &Seat) -> bool {
-        self.seat == id.as_str()
-            || seat
-                .email
-                .as_ref()
-                .is_some_and(|email| self.seat.eq_ignore_ascii_case(email))
-            || seat.organization.as_ref() == Some(&self.seat)
+        seat.is_called(id, &self.seat)
     }
 }
 
@@ -436,7 +474,7 @@ fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
     let own = config.accounts.iter().find(|wish| wish.names(id, seat));
     let percent = own.and_then(|wish| wish.limit_pct).unwrap_or(config.limit_pct);
     Wishes {
-        enabled: own.is_none_or(|wish| wish.enabled),
+        enabled: !config.paused && own.is_none_or(|wish| wish.enabled),
         threshold: Utilization::from_basis_points(u16::from(percent) * 100),
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use jiff::Timestamp;
-use pool::{Account, AccountId, Pool};
+use pool::{Account, AccountId, Policy, Pool};
 use serde::{Deserialize, Serialize};
 
 use crate::roster::Seat;
@@ -90,6 +90,11 @@ pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Sna
         problems: Vec::new(),
         reads: Vec::new(),
     }
+}
+
+/// What there is to show while no router runs.
+pub fn nothing(now: Timestamp) -> Snapshot {
+    of(&Pool::new(Policy::default(), 0), &BTreeMap::new(), now)
 }
 
 /// The address to give to devices: one that others can reach, if there is one.

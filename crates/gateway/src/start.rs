@@ -9,10 +9,11 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 
 use crate::config::Config;
-use crate::control::{self, Control};
+use crate::control::{self, Command, CommandError, Commander, Reply};
 use crate::paths::Paths;
 use crate::serve;
 use crate::snapshot::Snapshot;
+use crate::verbs::Running;
 use crate::{Gateway, Ports};
 
 /// Why the router did not start.
@@ -39,26 +40,47 @@ pub enum StartError {
 pub struct Handle {
     /// Where it listens.
     pub listening: Vec<SocketAddr>,
-    snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync>,
-    stop: Arc<Notify>,
+    running: Arc<Running>,
+    commander: Commander,
     thread: JoinHandle<()>,
 }
 
 impl Handle {
     /// The router as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        (self.snapshot)()
+        self.running.snapshot()
+    }
+
+    /// Does what `command` says, on the router's own runtime; it may be awaited on any.
+    ///
+    /// # Errors
+    /// Why it was not done.
+    pub async fn command(&self, command: Command) -> Reply {
+        (self.commander)(command).await
+    }
+
+    /// The same for those who outlive this handle.
+    pub fn commander(&self) -> Commander {
+        Arc::clone(&self.commander)
+    }
+
+    /// Its snapshots, for those who outlive this handle.
+    pub fn view(&self) -> Arc<dyn Fn() -> Snapshot + Send + Sync> {
+        let running = Arc::clone(&self.running);
+        Arc::new(move || running.snapshot())
     }
 
     /// Stops it when told: it accepts nothing more, and running answers have ten seconds to end.
     pub fn stopper(&self) -> Arc<Notify> {
-        Arc::clone(&self.stop)
+        Arc::clone(&self.running.stop)
     }
 
-    /// Waits for its end.
-    pub fn join(self) {
-        // A panic has printed itself on that thread.
-        let _ = self.thread.join();
+    /// Waits for its end. A panic has printed itself on the router's thread.
+    ///
+    /// # Errors
+    /// If it ended by a panic.
+    pub fn join(self) -> thread::Result<()> {
+        self.thread.join()
     }
 }
 
@@ -92,30 +114,25 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         .iter()
         .filter_map(|listener| listener.local_addr().ok())
         .collect();
-    let gateway = Arc::new(Gateway::new(config, paths, ports));
-    let snapshot: Arc<dyn Fn() -> Snapshot + Send + Sync> = {
-        let (gateway, listening) = (Arc::clone(&gateway), listening.clone());
-        Arc::new(move || gateway.snapshot(&listening, sandbox))
-    };
-    let stop = Arc::new(Notify::new());
-    let control_socket = ControlSocket {
-        listener: control,
-        control: Control {
-            snapshot: Arc::clone(&snapshot),
-            stop: Arc::clone(&stop),
-        },
-    };
+    let running = Arc::new(Running {
+        gateway: Gateway::new(config, paths, ports),
+        listening: listening.clone(),
+        sandbox,
+        stop: Arc::new(Notify::new()),
+    });
+    let commander = commander(&running, runtime.handle().clone());
     let (ready, is_ready) = mpsc::channel();
-    let stopped = Arc::clone(&stop);
+    let (inside, commanded) = (Arc::clone(&running), Arc::clone(&commander));
     let thread = thread::Builder::new()
         .name("gateway".into())
         .spawn(move || {
             runtime.block_on(async move {
+                let gateway = &inside.gateway;
                 gateway.scan().await;
                 let _ = ready.send(());
                 let driving = tokio::spawn(gateway.driver().run());
-                tokio::spawn(control::serve(control_socket.listener, control_socket.control));
-                serve::serve(listeners, gateway.router(), stopped).await;
+                tokio::spawn(control::serve(control, commanded));
+                serve::serve(listeners, gateway.router(), Arc::clone(&inside.stop)).await;
                 // No new renewal begins; one under way is finished and saved.
                 driving.abort();
                 let _ = driving.await;
@@ -127,9 +144,21 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
     let _ = is_ready.recv();
     Ok(Handle {
         listening,
-        snapshot,
-        stop,
+        running,
+        commander,
         thread,
+    })
+}
+
+/// Runs commands on the router's runtime, whoever awaits them.
+fn commander(running: &Arc<Running>, runtime: tokio::runtime::Handle) -> Commander {
+    let running = Arc::clone(running);
+    Arc::new(move |command| {
+        let done = runtime.spawn(Arc::clone(&running).command(command));
+        Box::pin(async move {
+            done.await
+                .unwrap_or_else(|_| Err(CommandError::new("stopping", "the router is stopping")))
+        })
     })
 }
 
@@ -147,11 +176,6 @@ fn open(config: &Config, paths: &Paths) -> Result<(Vec<TcpListener>, UnixListene
         .collect::<Result<Vec<_>, _>>()?;
     let control = control::open(&paths.socket).map_err(StartError::Control)?;
     Ok((listeners, control))
-}
-
-struct ControlSocket {
-    listener: UnixListener,
-    control: Control,
 }
 
 /// A thousand streams want two thousand descriptors; macOS starts with 256.

@@ -5,7 +5,8 @@ pub(crate) mod wire;
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full};
@@ -29,6 +30,8 @@ pub(crate) struct Router {
     pub(crate) address: SocketAddr,
     /// The pretended Anthropic.
     anthropic: SocketAddr,
+    /// Its settings file.
+    pub(crate) settings: PathBuf,
     home: TempDir,
     _child: Child,
 }
@@ -70,28 +73,38 @@ impl Router {
         let router = Self {
             address: (Ipv4Addr::LOCALHOST, port).into(),
             anthropic: between(&said, "a pretended Anthropic (", ")").parse().unwrap(),
+            settings: between(&said, "claude-proxy-router --config ", " status").into(),
             _child: child,
             home,
         };
-        let settings = between(&said, "claude-proxy-router --config ", " status");
-        while !router.knows_its_seats(settings).await {
+        while !router.knows_its_seats().await {
             sleep(GLANCE).await;
         }
         Some(router)
     }
 
-    async fn knows_its_seats(&self, settings: &str) -> bool {
-        let status = own_command(&self.home)
-            .args(["--config", settings, "status", "--json"])
-            .output()
-            .await
-            .unwrap();
-        let status: Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+    async fn knows_its_seats(&self) -> bool {
+        let status = self.status().await;
         let seats = status["seats"].as_array().map_or(&[][..], Vec::as_slice);
         seats.len() == 3
             && seats
                 .iter()
                 .all(|seat| seat["windows"].as_array().is_some_and(|windows| !windows.is_empty()))
+    }
+
+    /// `status --json`.
+    pub(crate) async fn status(&self) -> Value {
+        serde_json::from_slice(&self.command(&["status", "--json"]).await.stdout).unwrap_or_default()
+    }
+
+    /// A command to this router.
+    pub(crate) async fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = own_command(&self.home);
+        command.arg("--config").arg(&self.settings).args(arguments);
+        timeout(STARTING, command.output())
+            .await
+            .expect("the command ends")
+            .unwrap()
     }
 
     /// All that it printed and logged so far.

@@ -1,0 +1,108 @@
+//! The owner's commands to a running router, as a terminal has them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+#[allow(dead_code, reason = "each test program uses a part of it")]
+mod support;
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use support::Router;
+
+fn state<'a>(status: &'a Value, label: &str) -> &'a str {
+    let seats = status["seats"].as_array().unwrap();
+    let seat = seats.iter().find(|seat| seat["label"] == label);
+    seat.unwrap_or_else(|| panic!("no `{label}` in {status}"))["state"]["kind"]
+        .as_str()
+        .unwrap()
+}
+
+/// Runs a command that is done, and gives what it printed.
+async fn done(router: &Router, arguments: &[&str]) -> String {
+    let output = router.command(arguments).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs a command that is refused, and gives why.
+async fn refused(router: &Router, arguments: &[&str]) -> String {
+    let output = router.command(arguments).await;
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn settings(router: &Router) -> Value {
+    serde_json::from_slice(&fs::read(&router.settings).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_seat_and_the_router_are_paused_and_resumed() {
+    let router = Router::start().await;
+    let before = settings(&router);
+    done(&router, &["pause", "work"]).await;
+    let status = router.status().await;
+    assert_eq!((state(&status, "work"), state(&status, "spare")), ("paused", "ready"));
+    assert_eq!(settings(&router)["accounts"][0]["enabled"], false);
+    done(&router, &["resume", "work"]).await;
+    assert_eq!(state(&router.status().await, "work"), "ready");
+
+    done(&router, &["pause"]).await;
+    let status = router.status().await;
+    for label in ["personal", "spare", "work"] {
+        assert_eq!(state(&status, label), "paused");
+    }
+    done(&router, &["resume"]).await;
+    assert_eq!(state(&router.status().await, "spare"), "ready");
+
+    // What was not spoken of stands as it stood.
+    for (key, value) in before.as_object().unwrap() {
+        assert_eq!(&settings(&router)[key], value, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_seat_is_renamed_and_found_by_its_new_name() {
+    let router = Router::start().await;
+    done(&router, &["rename", "work", "Day job"]).await;
+    done(&router, &["limit", "Day job", "80"]).await;
+    let entry = &settings(&router)["accounts"][0];
+    assert_eq!((&entry["name"], &entry["limitPct"]), (&json!("Day job"), &json!(80)));
+    assert_eq!(settings(&router)["accounts"].as_array().unwrap().len(), 1);
+    let said = refused(&router, &["pause", "work-and-more"]).await;
+    assert!(said.contains("`work-and-more`"), "{said}");
+    done(&router, &["rename", "Day job"]).await;
+    assert_eq!(state(&router.status().await, "work"), "ready");
+}
+
+#[tokio::test]
+async fn settings_are_shown_and_set_and_a_wrong_value_changes_nothing() {
+    let router = Router::start().await;
+    done(&router, &["set", "limitPct", "90"]).await;
+    done(&router, &["set", "language", "ko"]).await;
+    done(&router, &["set", "app.shortcut", "Cmd+K"]).await;
+    let shown: Value = serde_json::from_str(&done(&router, &["settings", "--json"]).await).unwrap();
+    assert_eq!((&shown["limitPct"], &shown["language"]), (&json!(90), &json!("ko")));
+    assert_eq!(shown["app"], json!({"shortcut": "Cmd+K"}));
+    assert_eq!(shown["usagePollS"], 300);
+    assert!(!shown.to_string().contains(support::KEY), "{shown}");
+    assert!(!done(&router, &["settings"]).await.contains(support::KEY));
+
+    let before = settings(&router);
+    for (key, value) in [
+        ("limitPct", "101"),
+        ("limitPct", "much"),
+        ("prot", "1"),
+        ("routerKey", "rk-other-0001"),
+    ] {
+        let said = refused(&router, &["set", key, value]).await;
+        assert!(said.contains(&format!("`{key}`")), "{said}");
+        assert!(!said.contains(support::KEY), "{said}");
+    }
+    assert_eq!(settings(&router), before);
+    done(&router, &["set", "limitPct"]).await;
+    assert_eq!(settings(&router).get("limitPct"), None);
+}

@@ -1,0 +1,215 @@
+//! The settings in force, and the file they come from: changed here on the owner's behalf, with everything else in it
+//! left as it stands.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{self, Config, ConfigError};
+
+/// The settings in force.
+pub struct Settings {
+    path: PathBuf,
+    now: RwLock<Arc<Config>>,
+    /// One change of the file at a time.
+    changing: Mutex<()>,
+}
+
+/// The file's text: every key with its value, in the order that its owner wrote them.
+pub type Written = Map<String, Value>;
+
+impl Settings {
+    /// These settings, from the file at `path`.
+    pub fn new(config: Config, path: PathBuf) -> Self {
+        Self {
+            path,
+            now: RwLock::new(Arc::new(config)),
+            changing: Mutex::default(),
+        }
+    }
+
+    /// The settings as they are now.
+    pub fn now(&self) -> Arc<Config> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the file, and what is in force with it. It reads, writes and waits for the disk.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, or what `change` made of it is not valid; the file is then as it was.
+    pub fn change<E: From<ConfigError>>(&self, change: impl FnOnce(&mut Written) -> Result<(), E>) -> Result<(), E> {
+        let _one = self.one_at_a_time();
+        // Where the file is a link, what it leads to is replaced.
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let mut written = read(&path)?;
+        change(&mut written)?;
+        let text = serde_json::to_vec_pretty(&written).map_err(|error| file(&path, error.into()))?;
+        let config = parse(&path, &text)?;
+        config::save(&path, &text).map_err(|source| file(&path, source))?;
+        self.put(config);
+        Ok(())
+    }
+
+    /// Every setting, with what the file says or the default; never the key.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn shown(&self) -> Result<Written, ConfigError> {
+        let mut shown = defaults();
+        for (key, value) in read(&self.path)? {
+            if let Some(place) = shown.get_mut(&key) {
+                *place = value;
+            }
+        }
+        Ok(shown)
+    }
+
+    /// Puts `config` in force. Where the router listens stays as it was.
+    fn put(&self, config: Config) {
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let (hosts, port) = (now.hosts.clone(), now.port);
+        *now = Arc::new(Config { hosts, port, ..config });
+    }
+
+    fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The settings and their defaults, all but the key; null where a default is not one value.
+pub fn defaults() -> Written {
+    let defaults = json!({
+        "host": "127.0.0.1",
+        "port": config::PORT,
+        "upstream": "https://api.anthropic.com",
+        "tokenUrl": "https://platform.claude.com/v1/oauth/token",
+        "usagePollS": 300,
+        "limitPct": 100,
+        "tokenRefresh": true,
+        "includeDefaultAccount": true,
+        "profilesRoot": null,
+        "configDirs": [],
+        "accounts": [],
+        "routing": "headroom",
+        "paused": false,
+        "holdS": 0,
+        "historyDays": 7,
+        "proxy": null,
+        "claudePath": null,
+        "language": "system",
+        "app": {},
+    });
+    match defaults {
+        Value::Object(defaults) => defaults,
+        _ => Map::new(),
+    }
+}
+
+fn read(path: &Path) -> Result<Written, ConfigError> {
+    let text = fs::read(path).map_err(|source| file(path, source))?;
+    // Nothing of the file is shown: it holds the key.
+    serde_json::from_slice(&text).map_err(|_| ConfigError::Form {
+        path: path.to_owned(),
+        what: "is not complete JSON".into(),
+    })
+}
+
+fn parse(path: &Path, text: &[u8]) -> Result<Config, ConfigError> {
+    Config::parse(text)?.ok_or_else(|| ConfigError::Form {
+        path: path.to_owned(),
+        what: "has no `routerKey`".into(),
+    })
+}
+
+fn file(path: &Path, source: io::Error) -> ConfigError {
+    ConfigError::File {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> (tempfile::TempDir, Settings) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        fs::write(&path, text).unwrap();
+        let settings = Settings::new(Config::load(&path).unwrap(), path);
+        (folder, settings)
+    }
+
+    #[test]
+    fn a_change_keeps_all_else_and_its_order_and_counts_at_once() {
+        let (_folder, settings) = settings(r#"{"usagePollS":60,"routerKey":"rk-test-0001","app":{"z":1,"a":2}}"#);
+        settings
+            .change::<ConfigError>(|written| {
+                written.insert("limitPct".into(), 90.into());
+                Ok(())
+            })
+            .unwrap();
+        let text = fs::read_to_string(&settings.path).unwrap();
+        let keys = ["usagePollS", "routerKey", "app", "\"z\"", "\"a\"", "limitPct"];
+        let places: Vec<_> = keys.iter().map(|key| text.find(key).unwrap()).collect();
+        assert!(places.is_sorted(), "{text}");
+        assert_eq!((settings.now().limit_pct, settings.now().usage_poll_s), (90, 60));
+    }
+
+    #[test]
+    fn cf_04_a_change_that_is_not_valid_changes_nothing() {
+        let (_folder, settings) = settings(r#"{"routerKey":"rk-test-0001"}"#);
+        let before = fs::read_to_string(&settings.path).unwrap();
+        let refused = settings.change::<ConfigError>(|written| {
+            written.insert("limitPct".into(), 0.into());
+            Ok(())
+        });
+        assert!(refused.unwrap_err().to_string().contains("`limitPct`"));
+        assert_eq!(fs::read_to_string(&settings.path).unwrap(), before);
+        assert_eq!(settings.now().limit_pct, 100);
+    }
+
+    #[test]
+    fn a_change_goes_through_a_link() {
+        let (folder, settings) = settings(r#"{"routerKey":"rk-test-0001"}"#);
+        let kept = folder.path().join("kept.json");
+        fs::rename(&settings.path, &kept).unwrap();
+        std::os::unix::fs::symlink(&kept, &settings.path).unwrap();
+        settings
+            .change::<ConfigError>(|written| {
+                written.insert("port".into(), 18_788.into());
+                Ok(())
+            })
+            .unwrap();
+        assert!(fs::symlink_metadata(&settings.path).unwrap().is_symlink());
+        assert!(fs::read_to_string(&kept).unwrap().contains("18788"));
+    }
+
+    #[test]
+    fn every_setting_that_can_be_read_is_shown_and_the_key_never() {
+        let (_folder, settings) = settings(r#"{"routerKey":"rk-test-0001","limitPct":80}"#);
+        let shown = settings.shown().unwrap();
+        assert_eq!(shown["limitPct"], 80);
+        assert!(!json!(shown).to_string().contains("rk-test"));
+        // The refusal of an unknown setting lists those that there are.
+        let said = Config::parse(br#"{"noSuchSetting":1}"#).unwrap_err().to_string();
+        let mut known: Vec<&str> = said.split('`').skip(1).step_by(2).collect();
+        known.retain(|name| !["noSuchSetting", "routerKey"].contains(name) && name.chars().all(char::is_alphanumeric));
+        known.dedup();
+        for name in &known {
+            assert!(shown.contains_key(*name), "`{name}` is missing from the defaults");
+        }
+        assert!(known.len() >= shown.len(), "{known:?}");
+    }
+
+    #[test]
+    fn the_defaults_are_valid() {
+        let mut text = defaults();
+        text.retain(|_, value| !value.is_null());
+        text.insert("routerKey".into(), "rk-test-0001".into());
+        Config::parse(json!(text).to_string().as_bytes()).unwrap().unwrap();
+    }
+}
