@@ -198,3 +198,133 @@ fn steps(room: u32) -> u8 {
     let steps = (room * u32::from(STEPS)).div_ceil(ALL);
     u8::try_from(steps).unwrap_or(STEPS).min(STEPS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Failure;
+    use crate::testing::{NOW, resting, seat, snapshot};
+    use crate::words::Language;
+
+    fn look(snapshot: &Snapshot, wanted: &Preferences) -> Glance {
+        glance(&RouterState::Running, Some(snapshot), wanted, &Words::new(Language::En))
+    }
+
+    #[test]
+    fn every_state_has_its_look_and_its_sentence() {
+        let usual = Preferences::default();
+        let ready = |used| seat("work", SeatState::Ready, used);
+        let mut paused = snapshot(vec![ready(Some(4_100))]);
+        paused.routing.paused = true;
+        let mut deaf = snapshot(vec![ready(Some(4_100))]);
+        deaf.listening.clear();
+        let mut nobody = snapshot(Vec::new());
+        nobody.next = Next::Nobody {
+            why: Nobody::NoSeat,
+            returns_at: None,
+            seat: None,
+        };
+        let expired = seat("work", SeatState::Expired { since: NOW - 60 }, None);
+        let table = [
+            (
+                snapshot(vec![ready(Some(4_100))]),
+                Look::Routing { level: 4, low: false },
+                "Routing. work next, 41 percent used, resets in 2 h 10 min",
+            ),
+            (
+                snapshot(vec![ready(Some(8_600)), seat("home", resting(600), Some(10_000))]),
+                Look::Routing { level: 1, low: true },
+                "Routing. work next, 86 percent used, resets in 2 h 10 min. Little is left",
+            ),
+            (
+                snapshot(vec![ready(None)]),
+                Look::Routing { level: 0, low: false },
+                "Routing. work next, not read yet",
+            ),
+            (
+                snapshot(vec![seat("work", resting(3_600), Some(10_000)), seat("home", resting(300), Some(10_000))]),
+                Look::Resting,
+                "Every account is resting. First back: home, in 5 minutes",
+            ),
+            (paused, Look::Paused { level: 4 }, "Routing is paused"),
+            (deaf, Look::Problem { listening: false }, "The router is not running. Open the panel to see why"),
+            (nobody, Look::Problem { listening: true }, "No Claude login found on this machine"),
+            (
+                snapshot(vec![expired]),
+                Look::Problem { listening: true },
+                "No account can serve. Open the panel to see why",
+            ),
+        ];
+        for (snapshot, expected, sentence) in table {
+            let seen = look(&snapshot, &usual);
+            assert_eq!((seen.look, seen.sentence.as_str()), (expected, sentence));
+            assert_eq!(seen.title, None, "no text unless it is wanted");
+        }
+    }
+
+    #[test]
+    fn a_router_that_does_not_run_is_a_problem_and_one_that_begins_is_none() {
+        let words = Words::new(Language::En);
+        let seen = |state| glance(&state, None, &Preferences::default(), &words).look;
+        assert_eq!(seen(RouterState::Starting), Look::Routing { level: 0, low: false });
+        assert_eq!(seen(RouterState::HeldByService { pid: None }), Look::Problem { listening: false });
+        let failed = RouterState::Failed {
+            code: Failure::PortBusy,
+            words: String::new(),
+            port: Some(1),
+            holder: None,
+        };
+        assert_eq!(seen(failed), Look::Problem { listening: false });
+    }
+
+    #[test]
+    fn gu_03_a_seat_that_was_never_read_counts_for_nothing_and_not_as_empty() {
+        let one = snapshot(vec![seat("work", SeatState::Ready, Some(5_000)), seat("new", SeatState::Ready, None)]);
+        assert_eq!(look(&one, &Preferences::default()).look, Look::Routing { level: 3, low: false });
+    }
+
+    #[test]
+    fn the_text_beside_the_icon_keeps_its_width() {
+        let title = |menu_bar, percent, used| {
+            let wanted = Preferences {
+                menu_bar,
+                percent,
+                ..Preferences::default()
+            };
+            look(&snapshot(vec![seat("work", SeatState::Ready, Some(used))]), &wanted).title
+        };
+        assert_eq!(title(MenuBar::Percent, Percent::Used, 4_199).as_deref(), Some("41%"));
+        assert_eq!(title(MenuBar::Percent, Percent::Used, 5).as_deref(), Some("\u{2007}1%"));
+        assert_eq!(title(MenuBar::Percent, Percent::Left, 9_200).as_deref(), Some("\u{2007}8%"));
+        assert_eq!(title(MenuBar::Time, Percent::Used, 100).as_deref(), Some("2h"));
+    }
+
+    #[test]
+    fn gu_01_a_second_of_jitter_in_a_reset_draws_nothing_anew() {
+        let early = snapshot(vec![seat("work", SeatState::Ready, Some(4_100))]);
+        let mut late = early.clone();
+        late.seats[0].windows[0].resets_at = Some(NOW + 7_799);
+        assert_eq!(look(&early, &Preferences::default()), look(&late, &Preferences::default()));
+    }
+
+    #[test]
+    fn hidden_names_are_places_but_for_those_the_owner_gave() {
+        let mut both = snapshot(vec![seat("work", SeatState::Ready, Some(1)), seat("home", SeatState::Ready, Some(1))]);
+        both.seats[1].name = Some("Evening".into());
+        let hiding = Preferences {
+            hide_names: true,
+            ..Preferences::default()
+        };
+        let words = Words::new(Language::En);
+        assert_eq!(name(&both, "id-work", &hiding, &words), "Account 1");
+        assert_eq!(name(&both, "id-home", &hiding, &words), "Evening");
+        assert_eq!(name(&both, "id-work", &Preferences::default(), &words), "work");
+    }
+
+    #[test]
+    fn a_level_is_empty_only_when_nothing_is_left_and_full_only_when_all_is() {
+        for (room, level) in [(0, 0), (1, 1), (1_667, 2), (5_000, 3), (8_333, 5), (8_334, 6), (10_000, 6)] {
+            assert_eq!(steps(room), level, "{room}");
+        }
+    }
+}

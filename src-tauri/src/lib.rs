@@ -31,5 +31,7 @@ pub mod awake;
 pub mod update;
 pub mod watch;
 mod start;
+#[cfg(test)]
+mod testing;
 
 pub use start::run;

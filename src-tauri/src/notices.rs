@@ -226,3 +226,162 @@ fn same_reset(one: Option<i64>, other: Option<i64>) -> bool {
         (one, other) => one == other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gateway::snapshot::{Activity, DeviceView, LoginTrouble, RefusedKey};
+
+    use super::*;
+    use crate::testing::{NOW, resting, seat, snapshot};
+
+    const ALL: Notify = Notify {
+        all_resting: true,
+        attention: true,
+        runs_dry: true,
+        back: true,
+        new_device: true,
+        refused_device: true,
+    };
+
+    /// The snapshot, so many seconds after the first.
+    fn after(seconds: i64, mut snapshot: Snapshot) -> Snapshot {
+        snapshot.now = NOW + seconds;
+        snapshot
+    }
+
+    fn well() -> Snapshot {
+        snapshot(vec![seat("work", SeatState::Ready, Some(100))])
+    }
+
+    fn all_rest(until: i64) -> Snapshot {
+        snapshot(vec![seat("work", resting(until), Some(10_000))])
+    }
+
+    fn told_of_rest(notices: &[Notice]) -> bool {
+        matches!(notices, [Notice::AllResting { .. }])
+    }
+
+    #[test]
+    fn exhaustion_is_told_once_for_each_window() {
+        let mut notices = Notices::default();
+        assert!(told_of_rest(&notices.look(&all_rest(7_200), &ALL)));
+        assert_eq!(notices.look(&after(5, all_rest(7_200)), &ALL), []);
+        // Back for a moment, and again at the limit of the same window: known.
+        assert_eq!(notices.look(&after(700, well()), &Notify::default()), []);
+        assert_eq!(notices.look(&after(1_400, all_rest(7_200)), &Notify::default()), []);
+        // GU-01: the reset told a second later is the same reset.
+        assert_eq!(notices.look(&after(2_000, well()), &Notify::default()), []);
+        assert_eq!(notices.look(&after(2_100, all_rest(7_201)), &Notify::default()), []);
+        // The next window is another one.
+        assert_eq!(notices.look(&after(8_000, well()), &Notify::default()), []);
+        assert!(told_of_rest(&notices.look(&after(9_000, all_rest(26_000)), &Notify::default())));
+    }
+
+    #[test]
+    fn a_single_seat_at_its_limit_is_ordinary_and_a_pause_is_wanted() {
+        let one = snapshot(vec![seat("work", SeatState::Ready, Some(1)), seat("home", resting(60), Some(10_000))]);
+        assert_eq!(Notices::default().look(&one, &ALL), []);
+        let mut paused = snapshot(vec![seat("work", SeatState::Refused, None)]);
+        paused.routing.paused = true;
+        assert_eq!(Notices::default().look(&paused, &ALL), []);
+    }
+
+    #[test]
+    fn a_seat_that_wants_a_person_is_told_of_only_where_no_other_stands_in() {
+        let trouble = || {
+            seat(
+                "home",
+                SeatState::NeedsLogin {
+                    trouble: LoginTrouble::Rejected,
+                },
+                None,
+            )
+        };
+        let mut notices = Notices::default();
+        let covered = snapshot(vec![seat("work", SeatState::Ready, Some(1)), trouble()]);
+        assert_eq!(notices.look(&covered, &ALL), []);
+        let alone = after(60, snapshot(vec![seat("work", resting(60), Some(10_000)), trouble()]));
+        let told = notices.look(&alone, &Notify { all_resting: false, ..ALL });
+        assert_eq!(told, [Notice::Attention { seat: "id-home".into() }]);
+        let later = after(3_600, snapshot(vec![seat("work", resting(60), Some(10_000)), trouble()]));
+        assert_eq!(notices.look(&later, &Notify { all_resting: false, ..ALL }), [], "once");
+    }
+
+    #[test]
+    fn what_says_nothing_neither_tells_nor_arms_again() {
+        let outlook = |seconds, state, lasts_until| {
+            let mut snapshot = after(seconds, well());
+            snapshot.forecast.state = state;
+            snapshot.forecast.lasts_until = lasts_until;
+            snapshot
+        };
+        let mut notices = Notices::default();
+        let dry = |seconds| outlook(seconds, ForecastState::RunsOut, Some(NOW + 9_000));
+        let unknown = |seconds| outlook(seconds, ForecastState::Unknown, None);
+        assert_eq!(notices.look(&unknown(0), &ALL), []);
+        assert_eq!(notices.look(&dry(5), &ALL), [Notice::RunsDry { at: NOW + 9_000 }]);
+        assert_eq!(notices.look(&unknown(700), &ALL), []);
+        assert_eq!(notices.look(&dry(1_400), &ALL), [], "a failed reading does not end an episode");
+        assert_eq!(notices.look(&outlook(2_100, ForecastState::Enough, None), &ALL), []);
+        assert_eq!(notices.look(&dry(2_800), &ALL), [Notice::RunsDry { at: NOW + 9_000 }]);
+    }
+
+    #[test]
+    fn ten_minutes_pass_between_banners_and_what_came_meanwhile_is_one() {
+        let device = |id: &str| DeviceView {
+            id: id.into(),
+            name: id.into(),
+            created_at: None,
+            last_seen_at: Some(NOW),
+            requests: 1,
+            seats: None,
+            revoked: false,
+        };
+        let with = |seconds, ids: &[&str]| {
+            let mut snapshot = after(seconds, well());
+            snapshot.devices = ids.iter().map(|id| device(id)).collect();
+            snapshot
+        };
+        let new = |id: &str| Notice::NewDevice { device: id.into() };
+        let mut notices = Notices::default();
+        assert_eq!(notices.look(&with(0, &["old"]), &ALL), [], "those of before are not new");
+        assert_eq!(notices.look(&with(1, &["old", "a"]), &ALL), [new("a")]);
+        assert_eq!(notices.look(&with(2, &["old", "a", "b"]), &ALL), []);
+        assert_eq!(notices.look(&with(3, &["old", "a", "b", "c"]), &ALL), []);
+        assert_eq!(notices.look(&with(600, &["old", "a", "b", "c"]), &ALL), []);
+        assert_eq!(notices.look(&with(601, &["old", "a", "b", "c"]), &ALL), [new("b"), new("c")]);
+    }
+
+    #[test]
+    fn what_waited_and_is_over_is_not_told() {
+        let mut notices = Notices::default();
+        assert!(told_of_rest(&notices.look(&all_rest(300), &ALL)));
+        assert_eq!(notices.look(&after(310, well()), &ALL), [], "back, but the last banner is young");
+        assert_eq!(notices.look(&after(320, all_rest(30_000)), &ALL), []);
+        // Ten minutes on all rest again: that they were back is old, and that they rest is not.
+        assert!(told_of_rest(&notices.look(&after(700, all_rest(30_000)), &ALL)));
+    }
+
+    #[test]
+    fn a_refused_key_is_told_of_where_its_owner_wants_it() {
+        let refused = |seconds, at| {
+            let mut snapshot = after(seconds, well());
+            snapshot.activity = Some(Activity {
+                requests_last_hour: 0,
+                devices_active: 0,
+                refused: Some(RefusedKey {
+                    at,
+                    from: "100.64.0.9".into(),
+                }),
+            });
+            snapshot
+        };
+        let mut notices = Notices::default();
+        assert_eq!(notices.look(&refused(0, NOW), &ALL), [], "before the app looked");
+        let told = Notice::Refused {
+            address: "100.64.0.9".into(),
+        };
+        assert_eq!(notices.look(&refused(5, NOW + 5), &ALL), [told]);
+        assert_eq!(notices.look(&refused(1_000, NOW + 900), &Notify::default()), [], "off unless wanted");
+    }
+}

@@ -63,8 +63,8 @@ fn line(notice: &Notice, snapshot: &Snapshot, wanted: &Preferences, words: &Word
 
 /// A time of day, with the day where it is another one.
 fn clock(at: i64, now: i64, zone: &TimeZone) -> String {
-    let zoned = |at: i64| Timestamp::from_second(at).ok().map(|at| at.to_zoned(zone.clone()));
-    match (zoned(at), zoned(now)) {
+    let local = |at: i64| Timestamp::from_second(at).ok().map(|at| zone.to_datetime(at));
+    match (local(at), local(now)) {
         (Some(at), Some(now)) if at.date() == now.date() => at.strftime("%H:%M").to_string(),
         (Some(at), _) => at.strftime("%m-%d %H:%M").to_string(),
         (None, _) => "–".into(),
@@ -85,5 +85,40 @@ pub fn show(banner: Banner) {
     });
     if let Err(error) = shown {
         tracing::debug!("a banner was not shown: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway::snapshot::SeatState;
+
+    use super::*;
+    use crate::testing::{NOW, resting, seat, snapshot};
+    use crate::words::Language;
+
+    #[test]
+    fn a_banner_has_names_and_times_but_no_e_mail_address() {
+        let all = snapshot(vec![seat("work", resting(3_600), Some(10_000)), seat("home", SeatState::Refused, None)]);
+        let zone = TimeZone::fixed(jiff::tz::offset(9));
+        let say = |notices: &[Notice], language| word(notices, &all, &Preferences::default(), &Words::new(language), &zone);
+        let resting = Notice::AllResting {
+            seat: Some("id-work".into()),
+            until: Some(NOW + 3_600),
+        };
+        let attention = Notice::Attention { seat: "id-home".into() };
+        let one = say(std::slice::from_ref(&resting), Language::En);
+        assert_eq!(one.title, "Every account is at its limit");
+        assert_eq!(one.body, "First back: work, at 18:00");
+        let both = say(&[attention, resting], Language::Ko);
+        assert_eq!(both.body.lines().count(), 2);
+        assert!(!both.body.contains('@'));
+    }
+
+    #[test]
+    fn gu_02_a_time_on_another_day_says_which() {
+        let zone = TimeZone::fixed(jiff::tz::offset(9));
+        assert_eq!(clock(NOW, NOW, &zone), "17:00");
+        assert_eq!(clock(NOW + 86_400, NOW, &zone), "01-16 17:00");
+        assert_eq!(clock(NOW, NOW, &TimeZone::UTC), "08:00");
     }
 }

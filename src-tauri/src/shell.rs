@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use gateway::paths::Paths;
+use gateway::ports::{Clock as _, SystemClock};
 use gateway::snapshot::Snapshot;
 use serde_json::Value;
 use tauri::{AppHandle, Manager as _, State};
@@ -142,7 +143,8 @@ impl Shell {
 
     /// The router as it is now, with nothing in it while it does not run.
     pub fn snapshot(&self) -> Snapshot {
-        self.router.snapshot().unwrap_or_else(gateway::snapshot::nothing)
+        let running = self.router.snapshot();
+        running.unwrap_or_else(|| gateway::snapshot::nothing(SystemClock.now()))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
