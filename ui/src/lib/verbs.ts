@@ -1,0 +1,108 @@
+// What can be said to the router, and what it answers.
+
+import type { ExtraUsage } from './bindings/ExtraUsage';
+import type { Snapshot } from './bindings/Snapshot';
+import type { Why } from './bindings/Why';
+
+export type Mode = 'login' | 'token';
+export type Form = 'shell' | 'settings' | 'vscode';
+
+export type Command =
+  | { verb: 'status' }
+  | { verb: 'pause'; seat?: string }
+  | { verb: 'resume'; seat?: string }
+  | { verb: 'drain'; seat: string }
+  | { verb: 'order'; seats: string[] }
+  | { verb: 'rename'; seat: string; name: string | null }
+  | { verb: 'reserve'; seat: string; percent: number }
+  | { verb: 'limit'; seat: string; percent: number | null }
+  | { verb: 'extraUsage'; seat: string; policy: ExtraUsage }
+  | { verb: 'tryNow'; seat: string }
+  | { verb: 'rescan' }
+  | { verb: 'requests'; limit: number; before?: number; seat?: string; device?: string; failed?: boolean }
+  | { verb: 'switches'; limit: number }
+  | { verb: 'usageHistory'; seat: string; hours: number }
+  | { verb: 'tokens'; days: number }
+  | { verb: 'addDevice'; name: string; seats?: string[] }
+  | { verb: 'revokeDevice'; id: string }
+  | { verb: 'renameDevice'; id: string; name: string }
+  | { verb: 'limitDevice'; id: string; seats: string[] | null }
+  | { verb: 'settings' }
+  | { verb: 'set'; key: string; value: unknown }
+  | { verb: 'addresses' }
+  | { verb: 'test' }
+  | { verb: 'connect'; device: string; mode: Mode; form: Form };
+
+export type Verb = Command;
+
+/** A request that was handled: no body, no header, no address of an owner. */
+export type RequestRow = {
+  id: string;
+  at: number;
+  device: string | null;
+  model: string | null;
+  seat: string | null;
+  why: Why | null;
+  status: number;
+  tokensIn: number | null;
+  tokensOut: number | null;
+  ms: number;
+  retries: number;
+};
+
+/** A share of a window at a moment. */
+export type UsagePoint = { at: number; window: string; usedBp: number };
+
+/** What one device used of one model on one day. */
+export type TokenRow = {
+  day: string;
+  device: string | null;
+  model: string;
+  requests: number;
+  input: number;
+  output: number;
+  cacheRead: number;
+  cacheWrite: number;
+};
+
+export type Address = { kind: 'loopback' | 'tailscale' | 'lan'; ip: string; interface: string; name?: string | null };
+
+export type Step = { step: 'listening' | 'through' | 'upstream'; ok: boolean; words: string; ms: number | null };
+
+export type Answers = {
+  status: Snapshot;
+  requests: RequestRow[];
+  switches: Snapshot['switches'];
+  usageHistory: UsagePoint[];
+  tokens: TokenRow[];
+  addDevice: { id: string; name: string; key: string };
+  settings: Settings;
+  addresses: Address[];
+  test: Step[];
+  connect: { text: string };
+} & { [Other in Exclude<Command['verb'], AnsweredVerb>]: unknown };
+
+type AnsweredVerb =
+  | 'status'
+  | 'requests'
+  | 'switches'
+  | 'usageHistory'
+  | 'tokens'
+  | 'addDevice'
+  | 'settings'
+  | 'addresses'
+  | 'test'
+  | 'connect';
+
+/** `config.json`, defaults filled in, without the key. */
+export type Settings = {
+  host: string | string[];
+  port: number;
+  limitPct: number;
+  tokenRefresh: boolean | 'delegate';
+  routing: string;
+  holdS: number;
+  historyDays: number;
+  proxy: string | null;
+  language: 'system' | 'en' | 'ko';
+};
