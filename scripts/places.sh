@@ -18,3 +18,9 @@ client=$client_dir/claude
 
 deny_version=0.20.2
 deny=$cache/cargo-deny-$deny_version/bin/cargo-deny
+
+driver_version=2.1.0 # 3 is an alpha
+driver=$cache/tauri-driver-$driver_version/bin/tauri-driver
+
+# Debian 12's node is too old for Vite; the pages bring their own.
+node=$root/ui/node_modules/node/bin/node

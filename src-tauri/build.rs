@@ -41,6 +41,7 @@ fn main() {
             .expect("ui/dist can be written");
         }
     }
+    println!("cargo:rerun-if-changed={}", dist.display());
     let manifest = tauri_build::AppManifest::new().commands(COMMANDS);
     tauri_build::try_build(tauri_build::Attributes::new().app_manifest(manifest)).expect("tauri.conf.json is right");
 }

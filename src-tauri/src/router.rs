@@ -2,6 +2,8 @@
 //!
 //! It has a thread of its own, beside the gateway's, and needs no window: a web view that fails stops no request.
 
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -28,8 +30,8 @@ const BREATH: Duration = Duration::from_secs(1);
 /// The router of this process.
 pub struct Router {
     paths: Paths,
-    /// Over made-up seats, and on that port.
-    sandbox: Option<u16>,
+    /// Whether its seats are made up.
+    sandbox: bool,
     inner: Mutex<Inner>,
     changed: Condvar,
     /// Called after every change of state, with no lock held.
@@ -63,8 +65,8 @@ enum End {
 }
 
 impl Router {
-    /// A router that has not begun. `sandbox` is the port of one over made-up seats. `told` hears of every change.
-    pub fn new(paths: Paths, sandbox: Option<u16>, told: impl Fn() + Send + Sync + 'static) -> Self {
+    /// A router that has not begun, `sandbox` over made-up seats. `told` hears of every change.
+    pub fn new(paths: Paths, sandbox: bool, told: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             paths,
             sandbox,
@@ -115,7 +117,7 @@ impl Router {
 
     /// Whether its seats are made up.
     pub fn is_sandbox(&self) -> bool {
-        self.sandbox.is_some()
+        self.sandbox
     }
 
     /// The router as it is now; `None` while it does not run.
@@ -157,8 +159,8 @@ impl Router {
 
     fn run(&self) {
         let state = match self.sandbox {
-            Some(port) => self.run_sandbox(port),
-            None => self.run_real(),
+            true => self.run_sandbox(),
+            false => self.run_real(),
         };
         self.rest(state);
     }
@@ -191,20 +193,19 @@ impl Router {
         state
     }
 
-    fn run_sandbox(&self, port: u16) -> RouterState {
+    fn run_sandbox(&self) -> RouterState {
         let seats = || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
             let seats = runtime.block_on(MadeUp::start(Arc::new(|| SystemClock.now().as_millisecond())))?;
+            // The settings are a file, so that all else is as it is with real seats.
+            let settings = seats.settings(free_port()?).to_string();
+            gateway::config::save(&self.paths.config, settings.as_bytes())?;
             anyhow::Ok((runtime, seats))
         };
-        let (_runtime, seats) = match seats() {
-            Ok(seats) => seats,
+        let _running = match seats() {
+            Ok(running) => running,
             Err(error) => return failed(&error),
         };
-        // The settings are a file, so that all else is as it is with real seats.
-        if let Err(error) = gateway::config::save(&self.paths.config, seats.settings(port).to_string().as_bytes()) {
-            return failed(&error.into());
-        }
         let begin = || {
             let config = Config::load(&self.paths.config)?;
             let ports = real_ports(&config)?;
@@ -270,6 +271,13 @@ impl Router {
     }
 }
 
+/// The usual port if nobody listens on it, else a free one.
+fn free_port() -> io::Result<u16> {
+    let usual = TcpListener::bind((Ipv4Addr::LOCALHOST, gateway::config::PORT));
+    let listener = usual.or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+    Ok(listener.local_addr()?.port())
+}
+
 /// The real network, with TLS only where something is reached by it.
 fn real_ports(config: &Config) -> anyhow::Result<Ports> {
     let secure = [&config.upstream, &config.token_url].iter().any(|url| url.scheme_str() == Some("https"));
@@ -291,8 +299,8 @@ fn real_ports(config: &Config) -> anyhow::Result<Ports> {
 fn failed(error: &anyhow::Error) -> RouterState {
     let (code, port) = match error.downcast_ref::<StartError>() {
         Some(StartError::Listen { address, source }) => match source.kind() {
-            std::io::ErrorKind::AddrInUse => (Failure::PortBusy, Some(address.port())),
-            std::io::ErrorKind::AddrNotAvailable => (Failure::AddressGone, None),
+            io::ErrorKind::AddrInUse => (Failure::PortBusy, Some(address.port())),
+            io::ErrorKind::AddrNotAvailable => (Failure::AddressGone, None),
             _ => (Failure::Other, None),
         },
         Some(_) => (Failure::Other, None),
@@ -316,7 +324,7 @@ mod tests {
     fn on_01_a_port_that_is_taken_is_told_as_such() {
         let taken = StartError::Listen {
             address: "127.0.0.1:18787".parse().unwrap(),
-            source: std::io::ErrorKind::AddrInUse.into(),
+            source: io::ErrorKind::AddrInUse.into(),
         };
         let RouterState::Failed { code, port, .. } = failed(&taken.into()) else {
             panic!("it did not fail");

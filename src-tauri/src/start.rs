@@ -32,8 +32,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 struct Arguments {
     /// Another settings file is another router, and another app.
     config: Option<PathBuf>,
-    /// Made-up seats, on that port.
-    sandbox: Option<u16>,
+    /// Over made-up seats, in a folder that goes with them: nothing of its owner's is read.
+    sandbox: bool,
     /// At login: nothing is opened.
     background: bool,
 }
@@ -54,7 +54,11 @@ fn begin() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::read(std::env::args_os().skip(1))?;
     let home = std::env::home_dir().filter(|home| home.is_absolute());
     let home = home.context("the home directory is not known: set HOME")?;
-    let paths = Paths::new(&home, arguments.config.clone(), |name| std::env::var(name).ok());
+    let made_up = arguments.sandbox.then(tempfile::tempdir).transpose()?;
+    let paths = match &made_up {
+        Some(folder) => Paths::new(folder.path(), Some(folder.path().join("config.json")), |_| None),
+        None => Paths::new(&home, arguments.config, |name| std::env::var(name).ok()),
+    };
     let Some(_alone) = be_the_only_one(&paths)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -188,18 +192,11 @@ impl Arguments {
                     let file = given.next().context("`--config` wants a file")?;
                     arguments.config = Some(std::path::absolute(file)?);
                 }
-                Some("--sandbox") => {
-                    let port = given.next().context("`--sandbox` wants a port")?;
-                    let port = port.to_str().and_then(|port| port.parse().ok());
-                    arguments.sandbox = Some(port.context("`--sandbox` wants a port")?);
-                }
+                Some("--sandbox") => arguments.sandbox = true,
                 Some("--background") => arguments.background = true,
                 // The system gives its own to an app that it starts.
                 _ => tracing::debug!("an argument was not understood"),
             }
-        }
-        if arguments.sandbox.is_some() && arguments.config.is_none() {
-            anyhow::bail!("`--sandbox` wants a `--config` of its own");
         }
         Ok(arguments)
     }
