@@ -312,7 +312,7 @@ fn failed(error: &anyhow::Error) -> RouterState {
         code,
         words: format!("{error:#}"),
         port,
-        holder: None,
+        holder: port.and_then(gateway::holder::of).map(|holder| holder.name),
     }
 }
 

@@ -30,6 +30,9 @@ const BLOCK: usize = 16 << 10;
 /// How far an upload that is not kept may run ahead of its forwarding.
 const AHEAD: usize = 256 << 10;
 
+/// How long an upload may be silent: its device went to sleep, or lost its network.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// The memory that all uploads share.
 pub struct Budget(AtomicUsize);
 
@@ -204,7 +207,8 @@ impl Upload {
     /// Takes in one more piece.
     async fn step(&mut self) -> Result<(), UploadError> {
         self.pieces.wait_for_room().await;
-        match self.body.frame().await {
+        let silent = tokio::time::timeout(SILENCE, self.body.frame());
+        match silent.await.unwrap_or_else(|late| Some(Err(axum::Error::new(late)))) {
             None => self.complete = true,
             Some(Err(_)) => {
                 self.pieces.break_off();

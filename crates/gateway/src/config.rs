@@ -67,14 +67,18 @@ pub struct SeatWishes {
     /// Its own soft threshold, in per cent.
     #[serde(default)]
     pub limit_pct: Option<u8>,
+    /// Its place in the owner's order.
     #[serde(default)]
-    order: Option<i64>,
+    pub order: Option<u32>,
+    /// Its priority group.
     #[serde(default)]
-    group: Option<i64>,
+    pub group: Option<u32>,
+    /// The share of it that is left to its owner's direct use, in per cent.
     #[serde(default)]
-    reserve_pct: Option<u8>,
+    pub reserve_pct: Option<u8>,
+    /// Whether it may go on beyond its plan.
     #[serde(default)]
-    extra_usage: Option<ExtraUsage>,
+    pub extra_usage: Option<ExtraUsage>,
 }
 
 /// Who renews a login that is about to expire.
@@ -88,11 +92,15 @@ pub enum TokenRefresh {
     Nobody,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// Whether a seat whose plan is used up may go on, at its owner's cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum ExtraUsage {
+pub enum ExtraUsage {
+    /// It rests until its plan has room again.
     Never,
+    /// When no other seat is left.
     Last,
+    /// Like any other.
     Allowed,
 }
 
@@ -304,16 +312,6 @@ impl Written {
         later("proxy", self.proxy.is_some());
         later("language", self.language.is_some());
         later("app", self.app.is_some());
-        later("accounts.order", self.accounts.iter().any(|seat| seat.order.is_some()));
-        later("accounts.group", self.accounts.iter().any(|seat| seat.group.is_some()));
-        later(
-            "accounts.reservePct",
-            self.accounts.iter().any(|seat| seat.reserve_pct.is_some()),
-        );
-        later(
-            "accounts.extraUsage",
-            self.accounts.iter().any(|seat| seat.extra_usage.is_some()),
-        );
         match self.routing.as_deref() {
             None | Some("headroom") => {}
             Some(known @ ("order" | "fill-first" | "round-robin" | "price")) => {
@@ -324,6 +322,11 @@ impl Written {
         for (index, seat) in self.accounts.iter().enumerate() {
             if let Some(limit) = seat.limit_pct {
                 within(&format!("accounts[{index}].limitPct"), i64::from(limit), 1, 100)?;
+            }
+            for (key, place) in [("order", seat.order), ("group", seat.group)] {
+                if let Some(place) = place {
+                    within(&format!("accounts[{index}].{key}"), i64::from(place), 1, 1_000)?;
+                }
             }
             if let Some(reserve) = seat.reserve_pct {
                 within(&format!("accounts[{index}].reservePct"), i64::from(reserve), 0, 100)?;
@@ -437,11 +440,18 @@ fn origin(text: &str) -> Result<Uri, ConfigError> {
 }
 
 /// A new key: 256 bits from the system, in hexadecimal.
-fn new_key() -> String {
+///
+/// # Panics
+/// If the system has no randomness: it can keep no key secret.
+pub fn new_key() -> String {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).expect("a system without randomness can keep no key secret");
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("rk-{hex}")
+    format!("rk-{}", hex(&bytes))
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Replaces the file whole, readable by its owner alone. On failure the old file is intact.
@@ -548,6 +558,16 @@ mod tests {
             (r#"{"upstream":"https://example.test/path"}"#, "upstream"),
             (r#"{"tokenUrl":"ftp://127.0.0.1"}"#, "tokenUrl"),
             (r#"{"accounts":[{"seat":"a","limitPct":0}]}"#, "accounts[0].limitPct"),
+            (r#"{"accounts":[{"seat":"a","order":0}]}"#, "accounts[0].order"),
+            (r#"{"accounts":[{"seat":"a","group":1001}]}"#, "accounts[0].group"),
+            (
+                r#"{"accounts":[{"seat":"a","reservePct":101}]}"#,
+                "accounts[0].reservePct",
+            ),
+            (
+                r#"{"accounts":[{"seat":"a","extraUsage":"often"}]}"#,
+                "accounts[0].extraUsage",
+            ),
             (r#"{"accounts":[{"seat":"a","colour":1}]}"#, "accounts[0].colour"),
             (r#"{"configDirs":["relative"]}"#, "configDirs[0]"),
         ] {

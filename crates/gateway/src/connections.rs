@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::devices::Device;
+
 /// How many connections may be open without a running request of a known device.
 pub const MOST_WAITING: usize = 512;
 
@@ -20,6 +22,8 @@ struct Open {
     /// A number that grows with each change of state, so that the smallest has waited longest.
     last_turn: u64,
     waiting: BTreeMap<u64, Arc<Notify>>,
+    /// The devices whose requests run, with their connections.
+    running: BTreeMap<u64, (Arc<Device>, Arc<Notify>)>,
 }
 
 /// One open connection, from its acceptance to its end.
@@ -41,7 +45,10 @@ struct Running {
 }
 
 /// A known device's request runs on the connection as long as this lives.
-pub struct Busy(Connection);
+pub struct Busy {
+    connection: Connection,
+    turn: u64,
+}
 
 impl Connections {
     /// Notes a new connection, and closes the one that waits longest if there are too many.
@@ -62,16 +69,30 @@ impl Connections {
         }))
     }
 
+    /// Closes every connection on which a request of a device with that id runs.
+    pub fn cut(&self, id: &str) {
+        for (device, close) in self.lock().running.values() {
+            if device.id == id {
+                close.notify_one();
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Open {
-    fn wait(&mut self, close: &Arc<Notify>) -> u64 {
+    fn turn(&mut self) -> u64 {
         self.last_turn += 1;
-        self.waiting.insert(self.last_turn, Arc::clone(close));
         self.last_turn
+    }
+
+    fn wait(&mut self, close: &Arc<Notify>) -> u64 {
+        let turn = self.turn();
+        self.waiting.insert(turn, Arc::clone(close));
+        turn
     }
 }
 
@@ -81,14 +102,20 @@ impl Connection {
         self.0.close.notified().await;
     }
 
-    /// Notes that a known device's request runs on it.
-    pub fn busy(&self) -> Busy {
+    /// Notes that a request of that device runs on it.
+    pub fn busy(&self, device: &Arc<Device>) -> Busy {
         let mut open = self.0.all.lock();
         let mut running = self.running();
         running.requests += 1;
         open.waiting.remove(&running.turn);
+        let turn = open.turn();
+        open.running
+            .insert(turn, (Arc::clone(device), Arc::clone(&self.0.close)));
         drop((running, open));
-        Busy(self.clone())
+        Busy {
+            connection: self.clone(),
+            turn,
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -98,11 +125,13 @@ impl Connection {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut open = self.0.0.all.lock();
-        let mut running = self.0.running();
+        let inner = &self.connection.0;
+        let mut open = inner.all.lock();
+        let mut running = self.connection.running();
+        open.running.remove(&self.turn);
         running.requests -= 1;
         if running.requests == 0 {
-            running.turn = open.wait(&self.0.0.close);
+            running.turn = open.wait(&inner.close);
         }
     }
 }
@@ -117,13 +146,37 @@ impl Drop for Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::devices::Devices;
     use futures_util::FutureExt as _;
+
+    fn device(name: &str) -> Arc<Device> {
+        let folder = tempfile::tempdir().unwrap();
+        let devices = Devices::load(&folder.path().join("devices.json"), "rk-test-0001");
+        let (_, key) = devices.add(name, None, 0).unwrap();
+        devices.with_key(key.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_device_that_is_shut_out_loses_the_connections_its_requests_run_on_and_no_others() {
+        let all = Connections::default();
+        let (laptop, phone) = (device("laptop"), device("phone"));
+        let (one, two, idle) = (all.open(), all.open(), all.open());
+        let (_running, _other) = (one.busy(&laptop), two.busy(&phone));
+        drop(idle.busy(&laptop));
+        all.cut(&laptop.id);
+        assert!(one.closed().now_or_never().is_some());
+        assert!(two.closed().now_or_never().is_none());
+        assert!(
+            idle.closed().now_or_never().is_none(),
+            "its next request will be refused"
+        );
+    }
 
     #[test]
     fn sc_08_the_longest_waiting_gives_way_and_a_busy_one_never_does() {
         let all = Connections::default();
         let busy = all.open();
-        let running = busy.busy();
+        let running = busy.busy(&device("laptop"));
         let first = all.open();
         let others: Vec<_> = (1..MOST_WAITING).map(|_| all.open()).collect();
         assert!(first.closed().now_or_never().is_none());

@@ -20,9 +20,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::net::{UnixListener, UnixStream, unix};
 
+use crate::connect;
+
 /// What the owner says to a running router. A seat goes by its id, its label or its e-mail address, as long as that
-/// names one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// names one. It does not print: it may hold a key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "verb",
     rename_all = "camelCase",
@@ -65,6 +67,53 @@ pub enum Command {
         /// Per cent, from 1 to 100; none is what holds for all seats.
         #[serde(default)]
         percent: Option<u8>,
+    },
+    /// The devices, those shut out too.
+    Devices,
+    /// Make a key for another device; the answer has it, once.
+    AddDevice {
+        /// What to call it.
+        name: String,
+        /// The only seats that may serve it; none is all.
+        #[serde(default)]
+        seats: Option<Vec<String>>,
+    },
+    /// Shut a device out for good, and cut its running answers.
+    RevokeDevice {
+        /// Its id or its name.
+        id: String,
+    },
+    /// Call a device by another name.
+    RenameDevice {
+        /// Its id or its name.
+        id: String,
+        /// What to call it.
+        name: String,
+    },
+    /// Say which seats may serve a device.
+    LimitDevice {
+        /// Its id or its name.
+        id: String,
+        /// The only ones; none is all.
+        #[serde(default)]
+        seats: Option<Vec<String>>,
+    },
+    /// The addresses that the router may listen on, and the one to tell another device.
+    Addresses,
+    /// Ping the router through itself, then ask Anthropic for something free, step by step.
+    Test,
+    /// The block to copy on another device.
+    Connect {
+        /// The device's id or name; none is one that is yet to be added.
+        #[serde(default)]
+        device: Option<String>,
+        /// Its key, where that is still known; else a placeholder stands for it.
+        #[serde(default)]
+        key: Option<String>,
+        /// How it shows its key.
+        mode: connect::Mode,
+        /// Where the block goes.
+        form: connect::Form,
     },
     /// Every setting with its value, but for the key.
     Settings,

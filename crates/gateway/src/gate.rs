@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderName};
 use http::request::Parts;
 use http::{Method, Uri};
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
 
+use crate::devices::{Device, Devices};
 use crate::error::ProxyError;
 
 /// Our own header for the key.
@@ -94,38 +94,6 @@ fn is_ambiguous(path: &str) -> bool {
     escaped || odd || climbs || masked || path.contains("//") || !path.starts_with('/')
 }
 
-/// The keys of the owner's devices, kept as hashes.
-#[derive(Clone, Debug, Default)]
-pub struct Keys(Vec<Device>);
-
-#[derive(Clone, Debug)]
-struct Device {
-    name: String,
-    hash: [u8; 32],
-}
-
-impl Keys {
-    /// Adds a device's key.
-    pub fn add(&mut self, name: &str, key: &str) {
-        self.0.push(Device {
-            name: name.to_owned(),
-            hash: Sha256::digest(key.as_bytes()).into(),
-        });
-    }
-
-    /// The device with exactly that key. Takes as long for a wrong key as for a right one.
-    pub fn device(&self, key: &[u8]) -> Option<&str> {
-        let hash: [u8; 32] = Sha256::digest(key).into();
-        let mut found = None;
-        for device in &self.0 {
-            if bool::from(device.hash.ct_eq(&hash)) {
-                found = Some(device.name.as_str());
-            }
-        }
-        found
-    }
-}
-
 /// The device that sends a request with these headers.
 ///
 /// Every key that is shown must be the same device's. An `sk-ant-…` value is not a router key: a device that keeps its
@@ -133,7 +101,7 @@ impl Keys {
 ///
 /// # Errors
 /// If there is no key, a wrong one, or two that differ.
-pub fn device<'a>(headers: &HeaderMap, keys: &'a Keys) -> Result<&'a str, ProxyError> {
+pub fn device(headers: &HeaderMap, devices: &Devices) -> Result<Arc<Device>, ProxyError> {
     let bearer = |value: &'_ http::HeaderValue| -> Option<Vec<u8>> {
         let (scheme, key) = value.as_bytes().split_at_checked(7)?;
         scheme.eq_ignore_ascii_case(b"bearer ").then(|| key.to_vec())
@@ -155,9 +123,9 @@ pub fn device<'a>(headers: &HeaderMap, keys: &'a Keys) -> Result<&'a str, ProxyE
         .chain(bearers);
     let shown: Vec<Vec<u8>> = own.chain(others.filter(|key| !key.starts_with(b"sk-ant-"))).collect();
     let wrong = ProxyError::WrongKey { login_mode };
-    let mut devices = shown.iter().map(|key| keys.device(key));
-    match devices.next() {
-        Some(Some(first)) if devices.all(|other| other == Some(first)) => Ok(first),
+    let mut holders = shown.iter().map(|key| devices.with_key(key));
+    match holders.next() {
+        Some(Some(first)) if holders.all(|other| other.is_some_and(|other| Arc::ptr_eq(&other, &first))) => Ok(first),
         _ => Err(wrong),
     }
 }
@@ -203,13 +171,13 @@ pub fn no_web_page(headers: &HeaderMap) -> Result<(), ProxyError> {
 ///
 /// # Errors
 /// If it may not pass.
-pub fn admit<'a>(head: &Parts, keys: &'a Keys, names: &Names) -> Result<(&'a str, Route), ProxyError> {
+pub fn admit(head: &Parts, devices: &Devices, names: &Names) -> Result<(Arc<Device>, Route), ProxyError> {
     no_web_page(&head.headers)?;
     if head.headers.contains_key(header::TRANSFER_ENCODING) && head.headers.contains_key(header::CONTENT_LENGTH) {
         return Err(ProxyError::Framing);
     }
     let route = route(&head.method, &head.uri)?;
-    let device = device(&head.headers, keys).map_err(|wrong| match names.include(&head.headers) {
+    let device = device(&head.headers, devices).map_err(|wrong| match names.include(&head.headers) {
         true => wrong,
         false => ProxyError::ForeignHost,
     })?;
@@ -306,25 +274,31 @@ mod tests {
 
     const KEY: &str = "rk-test-0001";
 
-    fn keys() -> Keys {
-        let mut keys = Keys::default();
-        keys.add("first", KEY);
-        keys.add("second", "rk-test-0002");
-        keys
+    /// Two devices, and the second one's key.
+    fn devices() -> (Devices, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let devices = Devices::load(&folder.path().join("devices.json"), KEY);
+        let (_, key) = devices.add("second", None, 0).unwrap();
+        (devices, key)
+    }
+
+    fn named(admitted: Result<Arc<Device>, ProxyError>) -> Result<String, ProxyError> {
+        admitted.map(|device| device.name.clone())
     }
 
     #[test]
     fn sc_05_a_key_matches_exactly_or_not_at_all() {
         let long = "k".repeat(1 << 20);
+        let (devices, second) = devices();
         let wrong = || Err(ProxyError::WrongKey { login_mode: false });
         for (lines, want) in [
-            (&[("x-router-key", KEY)][..], Ok("first")),
-            (&[("x-api-key", KEY)], Ok("first")),
-            (&[("authorization", "Bearer rk-test-0001")], Ok("first")),
-            (&[("authorization", "bearer rk-test-0002")], Ok("second")),
+            (&[("x-router-key", KEY)][..], Ok("first device")),
+            (&[("x-api-key", KEY)], Ok("first device")),
+            (&[("authorization", "Bearer rk-test-0001")], Ok("first device")),
+            (&[("authorization", &format!("bearer {second}"))], Ok("second")),
             (
                 &[("x-api-key", KEY), ("authorization", "Bearer rk-test-0001")],
-                Ok("first"),
+                Ok("first device"),
             ),
             (&[("x-api-key", "rk-test-0001 x")], wrong()),
             (&[("authorization", "Bearer rk-test-0001 ")], wrong()),
@@ -334,21 +308,23 @@ mod tests {
             (&[("x-api-key", &long)], wrong()),
             (&[("authorization", "Basic rk-test-0001")], wrong()),
             (&[], wrong()),
-            (&[("x-router-key", KEY), ("x-api-key", "rk-test-0002")], wrong()),
+            (&[("x-router-key", KEY), ("x-api-key", &second)], wrong()),
             (&[("x-router-key", KEY), ("x-router-key", "other")], wrong()),
         ] {
-            assert_eq!(device(&headers(lines), &keys()), want, "{lines:.40?}");
+            let found = named(device(&headers(lines), &devices));
+            assert_eq!(found, want.map(str::to_owned), "{lines:.40?}");
         }
     }
 
     #[test]
     fn hd_11_a_devices_own_login_is_neither_a_key_nor_a_reason_to_refuse() {
         const LOGIN: (&str, &str) = ("authorization", "Bearer sk-ant-oat01-device");
+        let (devices, _) = devices();
         for (lines, want) in [
-            (&[("x-router-key", KEY), LOGIN][..], Ok("first")),
+            (&[("x-router-key", KEY), LOGIN][..], Ok("first device")),
             (
                 &[("x-router-key", KEY), LOGIN, ("x-api-key", "sk-ant-api03-x")],
-                Ok("first"),
+                Ok("first device"),
             ),
             (
                 &[("x-router-key", "wrong"), LOGIN],
@@ -360,22 +336,24 @@ mod tests {
                 Err(ProxyError::WrongKey { login_mode: false }),
             ),
         ] {
-            assert_eq!(device(&headers(lines), &keys()), want, "{lines:?}");
+            let found = named(device(&headers(lines), &devices));
+            assert_eq!(found, want.map(str::to_owned), "{lines:?}");
         }
     }
 
     #[test]
     fn sc_01_a_foreign_host_needs_a_key_and_a_web_page_never_passes() {
         let names = Names::new(["MyMac.local".into()]);
+        let (devices, _) = devices();
         let admitted = |lines: &[(&'static str, &str)]| {
             let mut request = Request::new(());
             *request.uri_mut() = "/v1/messages".parse().unwrap();
             *request.method_mut() = Method::POST;
             *request.headers_mut() = headers(lines);
-            admit(&request.into_parts().0, &keys(), &names).map(|(device, _)| device.to_owned())
+            named(admit(&request.into_parts().0, &devices, &names).map(|(device, _)| device))
         };
         let key = ("x-router-key", KEY);
-        assert_eq!(admitted(&[("host", "evil.test:1"), key]), Ok("first".into()));
+        assert_eq!(admitted(&[("host", "evil.test:1"), key]), Ok("first device".into()));
         assert_eq!(admitted(&[("host", "evil.test:1")]), Err(ProxyError::ForeignHost));
         assert_eq!(
             admitted(&[("origin", "https://evil.test"), key]),

@@ -24,6 +24,12 @@ pub mod scheduler;
 pub mod usage;
 pub mod refresh;
 pub mod roster;
+pub mod addresses;
+pub mod connect;
+pub mod listen;
+pub mod holder;
+pub mod ping;
+pub mod devices;
 pub mod connections;
 pub mod body;
 pub mod error;
@@ -38,6 +44,7 @@ pub mod instance;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
+pub mod selftest;
 pub mod verbs;
 mod start;
 
@@ -52,10 +59,12 @@ use pool::{Policy, Pool};
 pub use start::{Handle, StartError, start};
 
 use crate::config::{Config, TokenRefresh};
+use crate::connections::Connections;
 use crate::credential::Store;
 use crate::delegate::Claude;
+use crate::devices::{DeviceError, DeviceView, Devices};
 use crate::driver::Driver;
-use crate::gate::{Keys, Names};
+use crate::gate::Names;
 use crate::ledger::Ledger;
 use crate::paths::Paths;
 use crate::ports::{Clock, Network, Upstream};
@@ -89,6 +98,7 @@ pub struct Gateway {
     proxy: Arc<Proxy>,
     driver: Driver,
     started_at: Timestamp,
+    connections: Connections,
     settings: Arc<Settings>,
 }
 
@@ -101,8 +111,7 @@ impl Gateway {
             renews: config.token_refresh != TokenRefresh::Nobody,
         };
         let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
-        let mut keys = Keys::default();
-        keys.add("first device", &config.router_key);
+        let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
         let settings = Arc::new(Settings::new(config, paths.config.clone()));
         let config = settings.now();
         let roster = Roster::new(
@@ -135,7 +144,7 @@ impl Gateway {
             roster,
             network: ports.network,
             origin: config.upstream.clone(),
-            keys,
+            devices,
             names: Names::new(machine_names()),
             zone: ports.zone,
             budget: Arc::default(),
@@ -145,6 +154,7 @@ impl Gateway {
             proxy: Arc::new(proxy),
             driver,
             started_at,
+            connections: Connections::default(),
             settings,
         }
     }
@@ -174,6 +184,27 @@ impl Gateway {
             .collect()
     }
 
+    /// The owner's devices.
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.proxy.devices
+    }
+
+    /// The connections that devices have open.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Shuts a device out: its key opens nothing more, and its running answers are cut.
+    ///
+    /// # Errors
+    /// If there is no such device, it is the first, or nothing can be saved.
+    pub fn revoke(&self, device: &str) -> Result<DeviceView, DeviceError> {
+        let revoked = self.proxy.devices.revoke(device)?;
+        self.connections.cut(&revoked.id);
+        tracing::info!("the device `{}` was shut out", revoked.name);
+        Ok(revoked)
+    }
+
     /// The pool, for those who watch it.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.proxy.scheduler
@@ -188,6 +219,8 @@ impl Gateway {
             snapshot.listening = listening.iter().map(ToString::to_string).collect();
             snapshot.address = snapshot::address(listening);
             snapshot.sandbox = sandbox;
+            snapshot.routing.paused = self.settings.now().paused;
+            snapshot.devices = self.proxy.devices.list();
             snapshot
         })
     }

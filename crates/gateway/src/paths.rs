@@ -73,6 +73,14 @@ impl Paths {
         self.socket.with_file_name("app.sock")
     }
 
+    /// The devices and their keys' hashes.
+    pub fn devices(&self) -> PathBuf {
+        match self.config.file_name().is_some_and(|name| name == "config.json") {
+            true => self.config.with_file_name("devices.json"),
+            false => beside(&self.config, "devices.json"),
+        }
+    }
+
     /// The instance lock: a file of its own, since the settings are replaced on each save.
     pub fn lock(&self) -> PathBuf {
         beside(&self.config, "lock")
@@ -120,6 +128,10 @@ mod tests {
             Path::new("/home/me/.config/claude-proxy-router/config.lock")
         );
         assert_eq!(
+            plain.devices(),
+            Path::new("/home/me/.config/claude-proxy-router/devices.json")
+        );
+        assert_eq!(
             plain.socket,
             Path::new("/home/me/.config/claude-proxy-router/run/control.sock")
         );
@@ -147,6 +159,7 @@ mod tests {
             Some(format!("/x/{name}"))
         });
         assert_eq!(other.lock(), Path::new("/tmp/a/other.lock"));
+        assert_eq!(other.devices(), Path::new("/tmp/a/other.devices.json"));
         assert_eq!(other.socket, Path::new("/tmp/a/other.run/control.sock"));
     }
 }

@@ -20,11 +20,13 @@ use crate::body::{self, Budget, Sent, Tap, Upload, UploadError};
 use crate::connections::{Busy, Connection};
 use crate::credential::Secret;
 use crate::decode::SideCopy;
+use crate::devices::{Device, Devices};
 use crate::error::{self, ProxyError};
 use crate::forward;
-use crate::gate::{self, Keys, Names, Route};
+use crate::gate::{self, Names, Route};
 use crate::owners::{self, Owners};
 use crate::peek::Found;
+use crate::ping;
 use crate::ports::{Network, UpstreamError};
 use crate::roster::Roster;
 use crate::scheduler::{LeaseGuard, Scheduler};
@@ -49,7 +51,7 @@ pub struct Proxy {
     /// Where requests go.
     pub origin: Uri,
     /// The owner's devices.
-    pub keys: Keys,
+    pub devices: Arc<Devices>,
     /// This machine's names.
     pub names: Names,
     /// The zone of the times in our answers.
@@ -77,10 +79,16 @@ async fn ping(State(proxy): State<Arc<Proxy>>, request: Request) -> Response {
     let shows_a_key = [gate::ROUTER_KEY, gate::API_KEY, header::AUTHORIZATION]
         .iter()
         .any(|name| headers.contains_key(name));
-    match (shows_a_key, gate::device(headers, &proxy.keys)) {
+    match (shows_a_key, gate::device(headers, &proxy.devices)) {
         (false, _) if proxy.names.include(headers) => Response::new(Body::from("ok\n")),
         (false, _) => proxy.answer(&ProxyError::ForeignHost),
-        (true, Ok(_)) => Response::new(Body::from("ok, and the key is good\n")),
+        (true, Ok(device)) => {
+            let body = match proxy.has_a_seat_for(&device) {
+                true => format!("{}\n", ping::GOOD),
+                false => format!("{}, but there is {} for this device\n", ping::GOOD, ping::NO_SEAT),
+            };
+            Response::new(Body::from(body))
+        }
         (true, Err(wrong)) => proxy.answer(&wrong),
     }
 }
@@ -90,7 +98,7 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
     if gate::no_web_page(&head.headers).is_ok() && gate::route(&head.method, &head.uri) == Ok(Route::Hello) {
         return Response::new(Body::empty());
     }
-    let (device, route) = match gate::admit(&head, &proxy.keys, &proxy.names) {
+    let (device, route) = match gate::admit(&head, &proxy.devices, &proxy.names) {
         Ok(admitted) => admitted,
         Err(refused) => return refuse(&proxy, &refused, &head, body, body::DRAIN_STRANGER),
     };
@@ -100,14 +108,23 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let limit = matches!(route, Route::Messages | Route::CountTokens).then_some(body::REPLAY_LIMIT);
     if limit.zip(length).is_some_and(|(limit, length)| length > limit) {
-        log_too_long(device, head.uri.path());
+        log_too_long(&device.name, head.uri.path());
         return refuse(&proxy, &ProxyError::TooLong, &head, body, body::DRAIN_KNOWN);
     }
-    let busy = head.extensions.get::<Connection>().map(Connection::busy);
+    let busy = head
+        .extensions
+        .get::<Connection>()
+        .map(|connection| connection.busy(&device));
+    // It may have been shut out between its key and its place among those that run, where it would not be cut.
+    if device.is_revoked() {
+        let wrong = ProxyError::WrongKey { login_mode: false };
+        return refuse(&proxy, &wrong, &head, body, body::DRAIN_STRANGER);
+    }
+    proxy.devices.count(&device, proxy.scheduler.now().as_second());
     let upload = Upload::new(body, length, limit, has_json(&head.headers), Arc::clone(&proxy.budget));
     let exchange = Exchange {
         moving_since: None,
-        device: device.to_owned(),
+        device,
         proxy: Arc::clone(&proxy),
         head,
         route,
@@ -152,6 +169,15 @@ fn has_json(headers: &HeaderMap) -> bool {
 }
 
 impl Proxy {
+    /// Whether a seat with a login may serve that device, full or not.
+    fn has_a_seat_for(&self, device: &Device) -> bool {
+        let may = |account: &pool::Account| {
+            let allowed = device.seats.as_ref().is_none_or(|seats| seats.contains(&account.id));
+            allowed && account.wishes.enabled && account.token != pool::Token::Missing
+        };
+        self.scheduler.look(|pool, _| pool.accounts().any(may))
+    }
+
     fn answer(&self, error: &ProxyError) -> Response {
         error.response(self.scheduler.now(), &self.zone)
     }
@@ -162,7 +188,7 @@ struct Exchange {
     proxy: Arc<Proxy>,
     /// When the first attempt asked for another.
     moving_since: Option<Timestamp>,
-    device: String,
+    device: Arc<Device>,
     head: Parts,
     route: Route,
     length: Option<u64>,
@@ -278,6 +304,7 @@ impl Exchange {
         pool::Request {
             conversation: self.conversation(found),
             model: found.model.clone(),
+            allowed: self.device.seats.clone(),
             owner: owners.of(own.into_iter().chain(&found.ids)),
             again: self.again.clone(),
             tried: self.tried.clone(),
@@ -362,10 +389,10 @@ impl Exchange {
         match next {
             Next::Deliver if answer.outcome == Outcome::OauthUnsupported => {
                 let message = answer.error.map(|error| error.message).unwrap_or_default();
-                return Some(self.proxy.answer(&ProxyError::OauthUnsupported { message }));
+                return Some(self.own_answer(&label, &ProxyError::OauthUnsupported { message }));
             }
             // One seat's limit is not the pool's.
-            Next::TryAnother if !movable => return Some(self.proxy.answer(&ProxyError::NotMovable)),
+            Next::TryAnother if !movable => return Some(self.own_answer(&label, &ProxyError::NotMovable)),
             Next::TryAnother => {
                 self.tried.push(account);
                 answer.read_to_end().await;
@@ -373,7 +400,7 @@ impl Exchange {
             Next::RereadAndRetry => {
                 let another = self.proxy.roster.refused(&account, &answer.access).await;
                 if !movable {
-                    return Some(self.proxy.answer(&ProxyError::Exhausted));
+                    return Some(self.own_answer(&label, &ProxyError::Exhausted));
                 }
                 // A seat gets a second try with another token, from the store or from a renewal, and no third.
                 match self.reread.contains(&account) {
@@ -441,8 +468,7 @@ impl Exchange {
             self.log(kept.status(), "nobody else", "handed on");
             return kept;
         }
-        let response = self.proxy.answer(&error);
-        self.log(response.status(), "nobody", error.kind());
+        let response = self.own_answer("nobody", &error);
         self.close_after(response)
     }
 
@@ -468,11 +494,18 @@ impl Exchange {
         self.close_after(response)
     }
 
+    /// An answer of ours after `seat` was asked.
+    fn own_answer(&self, seat: &str, error: &ProxyError) -> Response {
+        let response = self.proxy.answer(error);
+        self.log(response.status(), seat, error.kind());
+        response
+    }
+
     /// The client's body did not become whole.
     fn broken_upload(&mut self, error: &UploadError) -> Response {
         match error {
             UploadError::TooLong => {
-                log_too_long(&self.device, self.head.uri.path());
+                log_too_long(&self.device.name, self.head.uri.path());
                 self.close_after(self.proxy.answer(&ProxyError::TooLong))
             }
             // Nobody is there to read it.
@@ -505,9 +538,9 @@ impl Exchange {
         );
         match status.as_u16() {
             // Side calls come in bursts, and say nothing that a person would look for.
-            ..400 if self.route != Route::Messages => tracing::debug!(device = %self.device, "{line}"),
-            ..400 => tracing::info!(device = %self.device, "{line}"),
-            _ => tracing::warn!(device = %self.device, "{line}"),
+            ..400 if self.route != Route::Messages => tracing::debug!(device = %self.device.name, "{line}"),
+            ..400 => tracing::info!(device = %self.device.name, "{line}"),
+            _ => tracing::warn!(device = %self.device.name, "{line}"),
         }
     }
 }

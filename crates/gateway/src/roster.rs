@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use pool::{AccountId, Observation, Token, Utilization, Wishes};
 
-use crate::config::{Config, SeatWishes, TokenRefresh};
+use crate::config::{self, Config, SeatWishes, TokenRefresh};
 use crate::credential::{self, Credential, CredentialError, Secret, Store};
 use crate::file::{self, Mark};
 use crate::paths::Paths;
@@ -471,10 +471,27 @@ impl SeatWishes {
 
 /// What the settings want of a seat.
 fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
-    let own = config.accounts.iter().find(|wish| wish.names(id, seat));
-    let percent = own.and_then(|wish| wish.limit_pct).unwrap_or(config.limit_pct);
+    let share = |percent: u8| Utilization::from_basis_points(u16::from(percent) * 100);
+    let usual = Wishes {
+        enabled: !config.paused,
+        threshold: share(config.limit_pct),
+        ..Wishes::default()
+    };
+    let Some(own) = config.accounts.iter().find(|wish| wish.names(id, seat)) else {
+        return usual;
+    };
     Wishes {
-        enabled: !config.paused && own.is_none_or(|wish| wish.enabled),
-        threshold: Utilization::from_basis_points(u16::from(percent) * 100),
+        enabled: usual.enabled && own.enabled,
+        threshold: own.limit_pct.map_or(usual.threshold, share),
+        reserve: own.reserve_pct.map_or(usual.reserve, share),
+        order: own.order.unwrap_or(usual.order),
+        group: own.group.unwrap_or(usual.group),
+        extra_usage: match own.extra_usage {
+            None => usual.extra_usage,
+            Some(config::ExtraUsage::Never) => pool::ExtraUsage::Never,
+            Some(config::ExtraUsage::Last) => pool::ExtraUsage::Last,
+            Some(config::ExtraUsage::Allowed) => pool::ExtraUsage::Allowed,
+        },
+        ..usual
     }
 }

@@ -1,7 +1,5 @@
 //! Listening: one HTTP/1.1 connection at a time, with the limits that hold before a key is known.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +8,14 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
 use crate::connections::{Connection, Connections};
+use crate::listen::Doors;
 
 /// How long the first request's head may take.
 const FIRST_HEAD: Duration = Duration::from_secs(15);
@@ -24,40 +23,25 @@ const FIRST_HEAD: Duration = Duration::from_secs(15);
 const KEPT: Duration = Duration::from_secs(300);
 /// The longest head, and the most of a body that is read at once: below it, large uploads cost half as much again.
 const HEAD_LIMIT: usize = 256 << 10;
-/// A burst of devices that reconnect waits here.
-const BACKLOG: u32 = 1_024;
+/// A device that went to sleep or lost its network is found out: the first question after so long a silence, then the
+/// next ones so far apart.
+const SILENCE: Duration = Duration::from_secs(60);
+const QUESTIONS: Duration = Duration::from_secs(15);
 /// How long running requests may take to end when the router stops.
 pub const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// Opens the port at `address`.
-///
-/// # Errors
-/// If it cannot be had.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// Serves `app` on `listeners` until `stop` is told; then accepts nothing more, and waits for what runs.
-pub async fn serve(listeners: Vec<TcpListener>, app: axum::Router, stop: Arc<Notify>) {
-    let connections = Connections::default();
+/// Serves `app` on the `doors`, of which those are `opened`, until `stop` is told; then accepts nothing more, and waits
+/// for what runs.
+pub async fn serve(
+    doors: Doors,
+    opened: Vec<TcpListener>,
+    app: axum::Router,
+    connections: Connections,
+    stop: Arc<Notify>,
+) {
     let graceful = Arc::new(GracefulShutdown::new());
-    let mut accepting = JoinSet::new();
-    for listener in listeners {
-        accepting.spawn(accept(
-            listener,
-            app.clone(),
-            connections.clone(),
-            Arc::clone(&graceful),
-        ));
-    }
-    stop.notified().await;
-    accepting.shutdown().await;
+    let accept = |listener| accept(listener, app.clone(), connections.clone(), Arc::clone(&graceful));
+    doors.tend(opened, accept, stop.notified()).await;
     if let Some(graceful) = Arc::into_inner(graceful)
         && tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await.is_err()
     {
@@ -74,6 +58,8 @@ async fn accept(listener: TcpListener, app: axum::Router, connections: Connectio
             Ok((stream, _)) => {
                 // Without it the kernel holds small events back until the last one is acknowledged.
                 let _ = stream.set_nodelay(true);
+                let asking = TcpKeepalive::new().with_time(SILENCE).with_interval(QUESTIONS);
+                let _ = SockRef::from(&stream).set_tcp_keepalive(&asking);
                 tokio::spawn(converse(stream, app.clone(), connections.open(), graceful.watcher()));
             }
             Err(error) => {
@@ -85,12 +71,7 @@ async fn accept(listener: TcpListener, app: axum::Router, connections: Connectio
     }
 }
 
-async fn converse(
-    stream: TcpStream,
-    app: axum::Router,
-    connection: Connection,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
+async fn converse(stream: TcpStream, app: axum::Router, connection: Connection, watcher: Watcher) {
     let first = Arc::new(Notify::new());
     let service = {
         let (first, connection) = (Arc::clone(&first), connection.clone());

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::roster::Seat;
 
+pub use crate::devices::DeviceView;
 pub use next::{Forecast, ForecastState, Next, Nobody, Why};
 use next::{forecast, next};
 use seat::seat_view;
@@ -112,27 +113,6 @@ pub struct Routing {
     pub strategy: String,
     /// Whether the owner has paused the whole router.
     pub paused: bool,
-}
-
-/// A device that has a key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub struct DeviceView {
-    /// Its id, which is no secret.
-    pub id: String,
-    /// Its name.
-    pub name: String,
-    /// When it got its key; absent for the key of the settings.
-    pub created_at: Option<i64>,
-    /// When it last asked for something.
-    pub last_seen_at: Option<i64>,
-    /// How many requests it has made.
-    pub requests: u64,
-    /// The seats it may use, by id; absent if all.
-    pub seats: Option<Vec<String>>,
-    /// Whether its key opens nothing any more.
-    pub revoked: bool,
 }
 
 /// The work moved from one seat to another.

@@ -4,12 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::control::{self, Command, CommandError, Commander, Reply};
+use crate::devices::Devices;
+use crate::listen::{Door, Doors};
 use crate::paths::Paths;
 use crate::serve;
 use crate::snapshot::Snapshot;
@@ -102,7 +105,7 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
         let _inside = runtime.enter();
         open(&config, paths)
     };
-    let (listeners, control) = match opened {
+    let (doors, opened, control) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             // Whoever starts a router may run on a runtime of their own, where this one must not be waited for.
@@ -110,13 +113,10 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
             return Err(error);
         }
     };
-    let listening: Vec<SocketAddr> = listeners
-        .iter()
-        .filter_map(|listener| listener.local_addr().ok())
-        .collect();
+    let listening = doors.those(Door::Open);
     let running = Arc::new(Running {
         gateway: Gateway::new(config, paths, ports),
-        listening: listening.clone(),
+        doors: doors.clone(),
         sandbox,
         stop: Arc::new(Notify::new()),
     });
@@ -132,7 +132,11 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
                 let _ = ready.send(());
                 let driving = tokio::spawn(gateway.driver().run());
                 tokio::spawn(control::serve(control, commanded));
-                serve::serve(listeners, gateway.router(), Arc::clone(&inside.stop)).await;
+                let keeping = tokio::spawn(keep_counts(Arc::clone(gateway.devices())));
+                let connections = gateway.connections().clone();
+                serve::serve(doors, opened, gateway.router(), connections, Arc::clone(&inside.stop)).await;
+                keeping.abort();
+                flush(gateway.devices());
                 // No new renewal begins; one under way is finished and saved.
                 driving.abort();
                 let _ = driving.await;
@@ -162,21 +166,32 @@ fn commander(running: &Arc<Running>, runtime: tokio::runtime::Handle) -> Command
     })
 }
 
-/// Opens every port and the control socket.
-fn open(config: &Config, paths: &Paths) -> Result<(Vec<TcpListener>, UnixListener), StartError> {
-    let listen = |host| {
-        let address = SocketAddr::new(host, config.port);
-        serve::listen(address).map_err(|source| StartError::Listen { address, source })
-    };
-    let listeners = config
-        .hosts
-        .iter()
-        .copied()
-        .map(listen)
-        .collect::<Result<Vec<_>, _>>()?;
+/// Opens the ports whose addresses are there, and the control socket.
+fn open(config: &Config, paths: &Paths) -> Result<(Doors, Vec<TcpListener>, UnixListener), StartError> {
+    let wanted = config.hosts.iter().map(|host| SocketAddr::new(*host, config.port));
+    let (doors, opened) =
+        Doors::open(wanted.collect()).map_err(|(address, source)| StartError::Listen { address, source })?;
     let control = control::open(&paths.socket).map_err(StartError::Control)?;
-    Ok((listeners, control))
+    Ok((doors, opened, control))
 }
+
+/// Saves the devices' counts now and then: a crash costs a few minutes of them.
+async fn keep_counts(devices: Arc<Devices>) {
+    loop {
+        tokio::time::sleep(SAVED_EVERY).await;
+        let devices = Arc::clone(&devices);
+        let _ = tokio::task::spawn_blocking(move || flush(&devices)).await;
+    }
+}
+
+fn flush(devices: &Devices) {
+    if let Err(error) = devices.flush() {
+        tracing::warn!("the devices' counts could not be saved: {error}");
+    }
+}
+
+/// How often the devices' counts are saved.
+const SAVED_EVERY: Duration = Duration::from_secs(300);
 
 /// A thousand streams want two thousand descriptors; macOS starts with 256.
 fn raise_descriptor_limit() {

@@ -1,26 +1,32 @@
 //! What each command does to a running router. Wishes of the owner's go into the settings file, where a person would
 //! write them, and count from then on.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use pool::AccountId;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
 use crate::Gateway;
-use crate::config::ConfigError;
+use crate::addresses::{self, Candidate};
+use crate::config::{self, ConfigError};
+use crate::connect::{self, Form, Link, Mode};
 use crate::control::{Command, CommandError, Reply};
+use crate::devices::{DeviceError, FIRST};
+use crate::listen::{Door, Doors};
 use crate::roster::NotOne;
+use crate::selftest::{self, Step};
 use crate::settings::{self, Written};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Problem, ProblemKind, Snapshot};
 
 /// A router with its sockets open.
 pub struct Running {
     /// The router.
     pub gateway: Gateway,
     /// Where it listens.
-    pub listening: Vec<SocketAddr>,
+    pub doors: Doors,
     /// Whether its seats are made up.
     pub sandbox: bool,
     /// Told when it is to stop.
@@ -30,7 +36,23 @@ pub struct Running {
 impl Running {
     /// The router as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        self.gateway.snapshot(&self.listening, self.sandbox)
+        let mut snapshot = self.gateway.snapshot(&self.doors.those(Door::Open), self.sandbox);
+        let problem = |door, kind, words: fn(SocketAddr) -> String| {
+            self.doors.those(door).into_iter().map(move |address| Problem {
+                kind,
+                words: words(address),
+                address: Some(address.to_string()),
+                holder: None,
+                since: None,
+            })
+        };
+        snapshot.problems.extend(problem(Door::Taken, ProblemKind::PortBusy, |address| {
+            format!("another program listens on {address}")
+        }));
+        snapshot.problems.extend(problem(Door::Waiting, ProblemKind::AddressGone, |address| {
+            format!("{} is not an address of this machine now", address.ip())
+        }));
+        snapshot
     }
 
     /// Does what `command` says. Run it on the router's own runtime.
@@ -39,7 +61,7 @@ impl Running {
     /// Why it was not done.
     pub async fn command(self: Arc<Self>, command: Command) -> Reply {
         match command {
-            Command::Status => serde_json::to_value(self.snapshot()).map_err(unwritable),
+            Command::Status => json(self.snapshot()),
             Command::Stop => {
                 self.stop.notify_one();
                 Ok(Value::Null)
@@ -61,6 +83,40 @@ impl Running {
                 self.wish(&seat, [("name", json!(name))]).await
             }
             Command::Limit { seat, percent } => self.wish(&seat, [("limitPct", json!(percent))]).await,
+            Command::Devices => json(self.gateway.devices().list()),
+            Command::AddDevice { name, seats } => {
+                let (seats, now) = (self.seats(seats)?, self.gateway.scheduler().now().as_second());
+                let devices = Arc::clone(self.gateway.devices());
+                let (device, key) = blocking(move || Ok(devices.add(&name, seats, now)?)).await?;
+                tracing::info!("the device `{}` was added", device.name);
+                let mut reply = json(device)?;
+                reply["key"] = key.into();
+                Ok(reply)
+            }
+            Command::RevokeDevice { id } => {
+                let gateway = self.gateway.clone();
+                json(blocking(move || Ok(gateway.revoke(&id)?)).await?)
+            }
+            Command::RenameDevice { id, name } => {
+                let devices = Arc::clone(self.gateway.devices());
+                json(blocking(move || Ok(devices.rename(&id, &name)?)).await?)
+            }
+            Command::LimitDevice { id, seats } => {
+                let (seats, devices) = (self.seats(seats)?, Arc::clone(self.gateway.devices()));
+                json(blocking(move || Ok(devices.limit(&id, seats)?)).await?)
+            }
+            Command::Addresses => {
+                let candidates = here();
+                let url = self.url(&candidates);
+                Ok(json!({"candidates": json(candidates)?, "url": url}))
+            }
+            Command::Test => json(self.test().await),
+            Command::Connect {
+                device,
+                key,
+                mode,
+                form,
+            } => self.connect(device.as_deref(), key, mode, form),
             Command::Settings => {
                 let settings = Arc::clone(&self.gateway.settings);
                 let shown = blocking(move || settings.shown().map_err(CommandError::from)).await?;
@@ -68,6 +124,61 @@ impl Running {
             }
             Command::Set { key, value } => self.set(key, value).await,
         }
+    }
+
+    /// The block to copy on that device.
+    fn connect(&self, device: Option<&str>, key: Option<String>, mode: Mode, form: Form) -> Reply {
+        let devices = self.gateway.devices();
+        let holder = match (&key, device) {
+            (Some(key), _) => devices.with_key(key.as_bytes()).map(|device| device.view()),
+            (None, Some(named)) => Some(devices.named(named)?),
+            (None, None) => None,
+        };
+        // In login mode Anthropic sees the key, and the settings' own cannot be revoked alone.
+        if mode == Mode::Login && holder.is_some_and(|device| device.id == FIRST) {
+            let error = CommandError::new(
+                "firstDevice",
+                "Anthropic sees the key of a device in login mode, so it is never the settings' own",
+            );
+            return Err(error.hint("add a device for it"));
+        }
+        let url = self.url(&here());
+        let link = key.clone().map(|key| {
+            Link {
+                url: url.clone(),
+                key,
+                mode,
+            }
+            .to_string()
+        });
+        let key = key.unwrap_or_else(|| "<the device's key>".into());
+        Ok(json!({
+            "url": url,
+            "block": connect::block(&url, &key, mode, form),
+            "notes": connect::notes(mode),
+            "link": link,
+        }))
+    }
+
+    /// The address to tell another device.
+    fn url(&self, candidates: &[Candidate]) -> String {
+        let asked = self.doors.asked();
+        let ips: Vec<IpAddr> = asked.iter().map(SocketAddr::ip).collect();
+        let port = asked.first().map_or(config::PORT, SocketAddr::port);
+        connect::url(addresses::best(&ips, candidates), port)
+    }
+
+    /// Tries the way that a device's request takes.
+    async fn test(&self) -> Vec<Step> {
+        let at = self.doors.those(Door::Open);
+        let config = self.gateway.settings.now();
+        selftest::run(&at, &config.router_key, self.gateway.router()).await
+    }
+
+    /// The ids of the seats that go by those names.
+    fn seats(&self, names: Option<Vec<String>>) -> Result<Option<Vec<String>>, CommandError> {
+        let id = |name: &String| self.seat(name).map(|id| id.to_string());
+        names.map(|names| names.iter().map(id).collect()).transpose()
     }
 
     /// Changes one setting.
@@ -160,6 +271,28 @@ impl From<ConfigError> for CommandError {
         };
         Self::new(code, error.to_string())
     }
+}
+
+impl From<DeviceError> for CommandError {
+    fn from(error: DeviceError) -> Self {
+        let code = match &error {
+            DeviceError::Unknown(_) => "unknownDevice",
+            DeviceError::NameTaken(_) => "nameTaken",
+            DeviceError::BadName => "badName",
+            DeviceError::First => "firstDevice",
+            DeviceError::Damaged { .. } | DeviceError::File { .. } => "file",
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// The addresses worth offering now.
+fn here() -> Vec<Candidate> {
+    addresses::candidates(&addresses::list().unwrap_or_default())
+}
+
+fn json(value: impl Serialize) -> Reply {
+    serde_json::to_value(value).map_err(unwritable)
 }
 
 fn unwritable(error: serde_json::Error) -> CommandError {

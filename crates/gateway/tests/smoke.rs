@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gateway::config::Config;
+use gateway::listen::Doors;
 use gateway::paths::Paths;
 use gateway::ports::{self, Clock as _, SystemClock};
 use gateway::snapshot::SeatState;
@@ -69,12 +70,14 @@ impl Router {
         };
         let gateway = Gateway::new(config, &Paths::new(home.path(), None, |_| None), ports);
         gateway.scan().await;
-        let listener = gateway::serve::listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        let address = listener.local_addr().unwrap();
+        let (doors, opened) = Doors::open(vec![(Ipv4Addr::LOCALHOST, 0).into()]).unwrap();
+        let address = opened[0].local_addr().unwrap();
         let stop = Arc::new(Notify::new());
         let serving = tokio::spawn(gateway::serve::serve(
-            vec![listener],
+            doors,
+            opened,
             gateway.router(),
+            gateway.connections().clone(),
             Arc::clone(&stop),
         ));
         Self {
@@ -915,7 +918,7 @@ async fn nw_03_an_upstream_that_refuses_and_comes_back_is_used_again_at_once() {
 
     let sandbox = Sandbox::new(Arc::new(|| SystemClock.now().as_millisecond()));
     sandbox.add_seat(seat("A"));
-    let listener = gateway::serve::listen(address).unwrap();
+    let listener = gateway::listen::listen(address).unwrap();
     tokio::spawn(sandbox::serve(listener, sandbox.clone()));
     assert_eq!(router.ask(&turn(&body)).await.status(), 200);
 }

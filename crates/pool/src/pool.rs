@@ -10,7 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::account::{Account, AccountId, Token, Wishes};
 use crate::affinity::Affinity;
 use crate::outcome::{self, Next, Outcome};
-use crate::select::{self, Reason, Refusal, Request};
+use crate::request::Request;
+use crate::select::{self, Reason, Refusal};
 use crate::upkeep::{Poll, Renewal, Renewals, UsagePolls};
 use crate::window::{Window, WindowKind};
 
@@ -287,7 +288,7 @@ impl Pool {
     fn unless_renewing(&self, refusal: Refusal, request: &Request, now: Timestamp) -> Refusal {
         let could_serve = |account: &&Account| {
             !request.tried.contains(&account.id)
-                && request.owner.as_ref().is_none_or(|owner| *owner == account.id)
+                && request.may_use(&account.id)
                 && account.resting(request.model.as_deref(), now).is_none()
         };
         let awaited = |account: &Account| {

@@ -1,37 +1,21 @@
 //! The choice: which seat serves a request, and why; or why none does.
 //!
-//! Hard rules take a seat out: the owner's switch, no usable login, a rejection that still runs. Readings and
-//! thresholds are soft: such a seat is taken when nothing else is left, so that no reading of ours refuses a
-//! request that Anthropic would have served.
+//! [`standing`](crate::standing) says which seats come into question; among the best of them the ranking decides.
 
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, vec::Vec};
 use core::fmt;
 
 use jiff::Timestamp;
 
 use crate::account::{Account, AccountId};
-use crate::affinity::Conversation;
+use crate::request::Request;
+use crate::standing::{Out, Standing, standing};
 use crate::window::{Utilization, WindowKind};
 
 /// How much fuller a conversation's seat must be than the freest one before it moves, in basis points.
 pub const MARGIN: i32 = 1_000;
 /// What a request under way counts for until its own reading comes, in basis points of the seat's room.
 pub const UNDER_WAY: i32 = 100;
-
-/// What the choice needs to know of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
-    /// The conversation it belongs to, if one can be told.
-    pub conversation: Option<Conversation>,
-    /// The model's id as the client wrote it.
-    pub model: Option<String>,
-    /// The seat that owns an id this request names; it goes nowhere else.
-    pub owner: Option<AccountId>,
-    /// The seat to try once more, if it still can serve.
-    pub again: Option<AccountId>,
-    /// Seats that were tried for this request already.
-    pub tried: Vec<AccountId>,
-}
 
 /// Why a seat was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +56,7 @@ impl fmt::Display for Reason {
 pub enum Refusal {
     /// No login was found.
     NoSeat,
-    /// Seats there are, but their owner switched all of them off.
+    /// Seats there are, but their owner switched all of them off, or has them finish what they have.
     Paused,
     /// Every seat that is switched on needs a login.
     NeedLogin(Vec<AccountId>),
@@ -96,114 +80,135 @@ pub enum Refusal {
     Exhausted,
 }
 
-/// Chooses among `accounts` for `request` at `now`. `bound` is the seat its conversation last
+/// A seat that comes into question.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// The seat.
+    pub account: &'a Account,
+    /// The fullest of its windows that count the model; `None` where none was ever read.
+    pub used: Option<Utilization>,
+}
+
+/// Chooses among `accounts` for `request` at `now`. `home` is the seat its conversation last
 /// used; `salt` breaks the ties of requests that belong to none.
 pub fn select(
     accounts: &BTreeMap<AccountId, Account>,
     request: &Request,
-    bound: Option<&AccountId>,
+    home: Option<&AccountId>,
     salt: u64,
     now: Timestamp,
 ) -> Result<(AccountId, Reason), Refusal> {
-    let model = request.model.as_deref();
-    let open = |account: &&Account| account.can_serve(model, now) && !request.tried.contains(&account.id);
+    let stands = |account: &Account| standing(account, request, home == Some(&account.id), now);
+    let untried = |account: &&Account| !request.tried.contains(&account.id);
 
-    if let Some(owner) = request.owner.as_ref().and_then(|id| accounts.get(id)) {
-        return match open(&owner) {
-            true => Ok((owner.id.clone(), Reason::OwnsId)),
-            false => Err(refusal(core::iter::once(owner), model, now)),
-        };
-    }
-
-    if let Some(again) = request.again.as_ref().and_then(|id| accounts.get(id)).filter(open) {
+    if let Some(again) = request.again.as_ref().and_then(|id| accounts.get(id)).filter(untried)
+        && !matches!(stands(again), Standing::Out(_))
+    {
         return Ok((again.id.clone(), Reason::Again));
     }
+    // An owner that is gone is no reason to refuse: the upstream says what it knows of the id.
+    let gone = request
+        .owner
+        .as_ref()
+        .is_some_and(|owner| !accounts.contains_key(owner));
+    let may = |account: &&Account| match gone {
+        true => request
+            .allowed
+            .as_ref()
+            .is_none_or(|allowed| allowed.contains(&account.id)),
+        false => request.may_use(&account.id),
+    };
 
-    let usable: Vec<Candidate<'_>> = accounts
-        .values()
-        .filter(open)
-        .map(|account| Candidate {
+    let model = request.model.as_deref();
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    let mut best = (Standing::Soft, u32::MAX);
+    for account in accounts.values().filter(may).filter(untried) {
+        let rank = match stands(account) {
+            Standing::Out(_) => continue,
+            taken => (taken, account.wishes.group),
+        };
+        if rank.0 == Standing::Ready && best.0 == Standing::Soft || rank.0 == best.0 && rank.1 < best.1 {
+            candidates.clear();
+            best = rank;
+        } else if rank != best {
+            continue;
+        }
+        candidates.push(Candidate {
             account,
             used: account.windows.used_for(model, now),
-        })
-        .collect();
-    let soft = !usable.iter().any(Candidate::is_under);
-    let unknown_as = match usable.iter().any(|candidate| candidate.used.is_none()) {
-        true => median(usable.iter().filter_map(|candidate| candidate.used).collect()),
+        });
+    }
+    if candidates.is_empty() {
+        return Err(refusal(accounts.values().filter(may), stands));
+    }
+    let key = request.conversation.map_or(salt, |conversation| conversation.0);
+    let (chosen, stays) = most_room(&candidates, home, key);
+    let reason = match request.tried.is_empty() {
+        false => Reason::Instead,
+        true if request.owner.is_some() && !gone => Reason::OwnsId,
+        true if stays => Reason::SameConversation,
+        true if best.0 == Standing::Soft => Reason::LeastFull,
+        true if accounts.len() == 1 => Reason::OnlyOne,
+        true => Reason::MostRoom,
+    };
+    Ok((chosen.account.id.clone(), reason))
+}
+
+/// The candidate with the most room, unless the conversation's `home` is among them and not much fuller. `key` breaks
+/// ties: the same conversation falls to the same seat. Returns whether it stays at home.
+fn most_room<'a>(candidates: &[Candidate<'a>], home: Option<&AccountId>, key: u64) -> (Candidate<'a>, bool) {
+    let unknown_as = match candidates.iter().any(|candidate| candidate.used.is_none()) {
+        true => median(candidates.iter().filter_map(|candidate| candidate.used).collect()),
         false => Utilization::default(),
     };
     let room = |candidate: &Candidate<'_>| i32::from(candidate.used.unwrap_or(unknown_as).left());
-    let candidates = || usable.iter().filter(|candidate| soft || candidate.is_under());
-    let key = request.conversation.map_or(salt, |conversation| conversation.0);
-    let best = candidates().max_by_key(|candidate| {
+    let weight = |candidate: &Candidate<'_>| {
         let under_way = candidate.account.in_flight.min(1_000) as i32;
-        (
-            room(candidate) - UNDER_WAY * under_way,
-            mix(candidate.account.id.hash() ^ mix(key)),
-        )
-    });
-    let Some(best) = best else {
-        return Err(refusal(accounts.values(), model, now));
+        let tie = mix(candidate.account.id.hash() ^ mix(key));
+        (room(candidate) - UNDER_WAY * under_way, tie)
     };
-
-    let stays = bound
-        .and_then(|id| candidates().find(|candidate| candidate.account.id == *id))
-        .filter(|home| room(best) - room(home) < MARGIN);
-    let reason = match (stays, request.tried.is_empty()) {
-        (Some(_), true) => Reason::SameConversation,
-        (_, false) => Reason::Instead,
-        (None, true) if soft => Reason::LeastFull,
-        (None, true) if accounts.len() == 1 => Reason::OnlyOne,
-        (None, true) => Reason::MostRoom,
-    };
-    Ok((stays.unwrap_or(best).account.id.clone(), reason))
+    let mut best = candidates[0];
+    let mut most = weight(&best);
+    for candidate in &candidates[1..] {
+        let weight = weight(candidate);
+        if weight > most {
+            (best, most) = (*candidate, weight);
+        }
+    }
+    home.and_then(|home| candidates.iter().find(|candidate| candidate.account.id == *home))
+        .filter(|home| room(&best) - room(home) < MARGIN)
+        .map_or((best, false), |home| (*home, true))
 }
 
-/// A seat that can serve, with the fullest of the windows that count the model.
-struct Candidate<'a> {
-    account: &'a Account,
-    used: Option<Utilization>,
-}
-
-impl Candidate<'_> {
-    /// Whether it is under its threshold; one that was never read may be.
-    fn is_under(&self) -> bool {
-        self.used.is_none_or(|used| used < self.account.wishes.threshold)
+/// Why none of `accounts` serves.
+fn refusal<'a>(accounts: impl Iterator<Item = &'a Account>, stands: impl Fn(&Account) -> Standing) -> Refusal {
+    let (mut seats, mut paused, mut full) = (0, 0, 0);
+    let mut need_login = Vec::new();
+    let mut first: Option<(Timestamp, Option<WindowKind>)> = None;
+    for account in accounts {
+        seats += 1;
+        match stands(account) {
+            Standing::Out(Out::Disabled | Out::Draining) => paused += 1,
+            Standing::Out(Out::NoLogin) => need_login.push(account.id.clone()),
+            Standing::Out(Out::Full { until, window }) => {
+                full += 1;
+                if first.as_ref().is_none_or(|(soonest, _)| until < *soonest) {
+                    first = Some((until, window));
+                }
+            }
+            Standing::Ready | Standing::Soft => {}
+        }
     }
-}
-
-/// Why none of `accounts` serves `model`.
-fn refusal<'a>(accounts: impl Iterator<Item = &'a Account>, model: Option<&str>, now: Timestamp) -> Refusal {
-    let accounts: Vec<&Account> = accounts.collect();
-    if accounts.is_empty() {
-        return Refusal::NoSeat;
-    }
-    let enabled: Vec<&Account> = accounts.into_iter().filter(|account| account.wishes.enabled).collect();
-    if enabled.is_empty() {
-        return Refusal::Paused;
-    }
-    let signed_in: Vec<&Account> = enabled
-        .iter()
-        .copied()
-        .filter(|account| account.token.is_usable(now))
-        .collect();
-    if signed_in.is_empty() {
-        return Refusal::NeedLogin(enabled.into_iter().map(|account| account.id.clone()).collect());
-    }
-    let resting: Vec<_> = signed_in
-        .iter()
-        .filter_map(|account| account.resting(model, now))
-        .collect();
-    if resting.len() < signed_in.len() {
-        return Refusal::Exhausted;
-    }
-    match resting.iter().min_by_key(|rest| rest.until) {
-        Some(first) => Refusal::Cooling {
-            until: first.until,
-            window: first.window.clone(),
-            seats: resting.len(),
+    match first {
+        _ if seats == 0 => Refusal::NoSeat,
+        _ if paused == seats => Refusal::Paused,
+        _ if paused + need_login.len() == seats => Refusal::NeedLogin(need_login),
+        Some((until, window)) if paused + need_login.len() + full == seats => Refusal::Cooling {
+            until,
+            window,
+            seats: full,
         },
-        None => Refusal::Exhausted,
+        _ => Refusal::Exhausted,
     }
 }
 
