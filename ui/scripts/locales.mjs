@@ -2,9 +2,8 @@
 // The texts under `tray.` and `notify.` are the shell's, whose own test looks after their use.
 import { readFileSync, readdirSync } from 'node:fs';
 import { extname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
-const src = join(fileURLToPath(new URL('.', import.meta.url)), '../src');
+const src = join(import.meta.dirname, '../src');
 
 /** The forms of a text: one, or one per count. */
 const forms = (text) => (typeof text === 'string' ? [text] : Object.values(text));
@@ -51,7 +50,7 @@ export function sources(folder = src) {
 
 export const table = (language) => JSON.parse(readFileSync(join(src, `locales/${language}.json`), 'utf8'));
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (process.argv[1] === import.meta.filename) {
   const found = faults(table('en'), table('ko'), sources());
   if (found.length > 0) {
     console.error(found.map((fault) => `locales: ${fault}`).join('\n'));

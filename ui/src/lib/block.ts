@@ -32,11 +32,11 @@ export function block(mode: Mode, form: Form, url: string, key: string): string 
   }
 }
 
-const DOTS = '••••••';
+const DOTS = '••••';
 
 /** A key as it may be seen: how it begins and its last four letters; only dots before there is one. */
 export function masked(key: string | null): string {
-  if (key === null) return `${DOTS}••••`;
+  if (key === null) return DOTS + DOTS;
   const start = key.match(/^[a-z]+[-_]/)?.[0] ?? '';
   return start + DOTS + key.slice(-4);
 }

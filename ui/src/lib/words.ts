@@ -4,7 +4,7 @@ import type { SeatView } from './bindings/SeatView';
 import type { Snapshot } from './bindings/Snapshot';
 import type { Switch } from './bindings/Switch';
 import { isToday } from './format';
-import { live, momentInWords, percent, reset, t, time } from './live.svelte';
+import { live, moment, momentInWords, percent, reset, t, time } from './live.svelte';
 import { causeKey, limitKey, row, tightest, troubleKey } from './model';
 
 /** What to call a seat: its name; while names are hidden, the one that its owner chose, or its number. */
@@ -93,7 +93,7 @@ export function aside(seat: SeatView): { text: string; old: boolean } {
   if (state.keeps !== null) return { text: t('row.keeps', { percent: `${state.keeps}%` }), old: false };
   if (state.back_at !== null) {
     const today = isToday(state.back_at, live.now, live.style);
-    return { text: today ? t('row.back', { when: time(state.back_at) }) : reset(state.back_at), old: false };
+    return { text: today ? t('row.back', { when: time(state.back_at) }) : moment(state.back_at), old: false };
   }
   return { text: reset(tightest(seat)?.resetsAt), old: false };
 }

@@ -1,0 +1,124 @@
+import { fireEvent, render, screen } from '@testing-library/svelte';
+import { tick } from 'svelte';
+import { expect, test } from 'vitest';
+
+import { live } from '../lib/live.svelte';
+import { said, saidOf, show } from '../testing/shell';
+import { snapshot } from '../testing/snapshots';
+import Connect from './Connect.svelte';
+
+const KEY = 'rk-0123456789abcdef3fQ9';
+const settled = () => new Promise((done) => setTimeout(done));
+const link = () => screen.getByTestId('link');
+
+async function open(state: Parameters<typeof snapshot>[0] = 'five') {
+  await show(snapshot(state), {}, {
+    addDevice: { id: 'd4', name: 'MacBook Air', key: KEY },
+    requests: [{ id: '1', at: snapshot('five').now, device: 'd4', model: 'claude-opus-5-5', seat: 'acc-0/org-0', why: 'mostRoom', status: 200, ms: 1_900 }],
+  });
+  render(Connect);
+}
+
+async function copy(index = 0) {
+  await fireEvent.input(screen.getByRole('textbox'), { target: { value: 'MacBook Air' } });
+  screen.getAllByRole('button', { name: 'Copy' })[index]!.click();
+  await settled();
+}
+
+test('who only looks leaves no key behind', async () => {
+  await open();
+  expect(said).toEqual([]);
+  expect(link().dataset['state']).toBe('ready');
+  expect(screen.getByTestId('block-token').textContent).toContain('ANTHROPIC_AUTH_TOKEN=••••••••');
+});
+
+test('copying makes the key once, copies it whole, and shows it only in part', async () => {
+  await open();
+  await copy(0);
+  await copy(0);
+  expect(saidOf('addDevice')).toEqual([{ verb: 'addDevice', name: 'MacBook Air' }]);
+  const copied = said.filter((one) => one.invoke === 'copy');
+  expect(copied[0]).toMatchObject({ concealed: true });
+  expect(copied[0]?.['text']).toContain(`"x-router-key: ${KEY}"`);
+  expect(document.body.innerHTML).not.toContain(KEY);
+  expect(link().dataset['state']).toBe('waiting');
+});
+
+test("it turns green when that device's first request arrives, and says what became of it", async () => {
+  await open();
+  await copy();
+  live.show(snapshot('connected'));
+  await settled();
+  expect(link().dataset['state']).toBe('connected');
+  const text = document.body.textContent?.replace(/\s+/g, ' ');
+  expect(text).toContain('Its first request arrived at 13:54:00 and was answered.');
+  expect(text).toContain('Work');
+  expect(text).toContain('Encrypted by Tailscale');
+  expect(document.body.innerHTML).not.toContain(KEY);
+});
+
+test("another device's request does not turn it green", async () => {
+  await open();
+  await copy();
+  const other = snapshot('five');
+  other.devices[0]!.requests += 1;
+  live.show(other);
+  await settled();
+  expect(link().dataset['state']).toBe('waiting');
+});
+
+test.each([
+  ['key-refused', 'A wrong key was shown'],
+  ['address-gone', 'Tailscale is off'],
+  ['port-busy', 'The router is not listening'],
+  ['paused', 'Routing is paused'],
+] as const)('%s is said there', async (state, words) => {
+  await open();
+  await copy();
+  live.show(snapshot(state));
+  await settled();
+  expect(link().dataset['state']).toBe('trouble');
+  expect(link().textContent).toContain(words);
+});
+
+test('a key that was turned away before is no trouble of this one', async () => {
+  const before = snapshot('key-refused');
+  before.activity!.refused!.at = before.now - 600;
+  await show(before, {}, { addDevice: { id: 'd4', name: 'x', key: KEY } });
+  render(Connect);
+  await copy();
+  expect(link().dataset['state']).toBe('waiting');
+});
+
+test('where only this machine can connect, it says so and leads to the network', async () => {
+  const local = snapshot('five');
+  local.address = '127.0.0.1:18787';
+  await show(local);
+  render(Connect);
+  expect(link().textContent).toContain('Only this Mac can connect so far.');
+  screen.getByRole('button', { name: 'Network…' }).click();
+  expect(said).toEqual([{ invoke: 'open_window', name: 'settings', section: 'network' }]);
+});
+
+test('the blocks come in three forms', async () => {
+  await open();
+  (screen.getByRole('radio', { name: 'VS Code' }) as HTMLInputElement).click();
+  await tick();
+  expect(screen.getByTestId('block-login').textContent).toContain('claudeCode.environmentVariables');
+  (screen.getByRole('radio', { name: 'settings.json' }) as HTMLInputElement).click();
+  await tick();
+  expect(screen.getByTestId('block-login').textContent).toContain('"env"');
+});
+
+test('a key can be taken back at once', async () => {
+  await open();
+  await copy();
+  live.show(snapshot('connected'));
+  await settled();
+  screen.getByRole('button', { name: 'Revoke…' }).click();
+  await tick();
+  screen.getByRole('button', { name: 'Revoke' }).click();
+  await settled();
+  expect(saidOf('revokeDevice')).toEqual([{ verb: 'revokeDevice', id: 'd4' }]);
+  expect(link().dataset['state']).toBe('ready');
+});
