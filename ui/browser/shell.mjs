@@ -105,16 +105,32 @@ export const answers = {
     proxy: null,
     language: 'system',
   },
-  addresses: [
-    { kind: 'loopback', ip: '127.0.0.1', interface: 'lo0' },
-    { kind: 'tailscale', ip: '100.84.12.1', interface: 'utun4', name: 'mini.tail1234.ts.net' },
-    { kind: 'lan', ip: '192.168.0.12', interface: 'en0' },
-  ],
+  addresses: {
+    candidates: [
+      { kind: 'loopback', ip: '127.0.0.1', interface: 'lo0' },
+      { kind: 'tailscale', ip: '100.84.12.1', interface: 'utun4' },
+      { kind: 'lan', ip: '192.168.0.12', interface: 'en0' },
+    ],
+    url: 'http://100.84.12.1:18787',
+  },
   test: [
-    { step: 'listening', ok: true, words: '', ms: 2 },
-    { step: 'through', ok: true, words: '', ms: 4 },
-    { step: 'upstream', ok: true, words: '', ms: 212 },
+    { step: 'listen', ok: true, words: '' },
+    { step: 'ping', ok: true, words: '' },
+    { step: 'ping', ok: true, words: '' },
+    { step: 'upstream', ok: true, words: '' },
   ],
+  connect: {
+    login: {
+      shell: "export ANTHROPIC_BASE_URL=http://mini.tail1234.ts.net:18787\nexport ANTHROPIC_CUSTOM_HEADERS='x-router-key: KEY'\nexport ENABLE_TOOL_SEARCH=true\n",
+      settings: '{\n  "env": {\n    "ANTHROPIC_BASE_URL": "http://mini.tail1234.ts.net:18787",\n    "ANTHROPIC_CUSTOM_HEADERS": "x-router-key: KEY",\n    "ENABLE_TOOL_SEARCH": "true"\n  }\n}\n',
+      vscode: '{\n  "claudeCode.environmentVariables": [\n    {\n      "name": "ANTHROPIC_BASE_URL",\n      "value": "http://mini.tail1234.ts.net:18787"\n    },\n    {\n      "name": "ANTHROPIC_CUSTOM_HEADERS",\n      "value": "x-router-key: KEY"\n    }\n  ]\n}\n',
+    },
+    token: {
+      shell: 'export ANTHROPIC_BASE_URL=http://mini.tail1234.ts.net:18787\nexport ANTHROPIC_AUTH_TOKEN=KEY\nexport ENABLE_PROMPT_CACHING_1H=1\nexport ENABLE_TOOL_SEARCH=true\n',
+      settings: '{\n  "env": {\n    "ANTHROPIC_AUTH_TOKEN": "KEY",\n    "ANTHROPIC_BASE_URL": "http://mini.tail1234.ts.net:18787",\n    "ENABLE_PROMPT_CACHING_1H": "1",\n    "ENABLE_TOOL_SEARCH": "true"\n  }\n}\n',
+      vscode: '{\n  "claudeCode.environmentVariables": [\n    {\n      "name": "ANTHROPIC_BASE_URL",\n      "value": "http://mini.tail1234.ts.net:18787"\n    },\n    {\n      "name": "ANTHROPIC_AUTH_TOKEN",\n      "value": "KEY"\n    }\n  ]\n}\n',
+    },
+  },
   addDevice: { id: 'd4', name: 'MacBook Air', key: 'rk-0123456789abcdef3fQ9' },
 };
 
@@ -133,6 +149,7 @@ function standIn({ snapshot, facts, answers, theme }) {
     crash_report: () => 'thread panicked',
     command: ({ command }) => {
       if (command.verb === 'set' && command.key.startsWith('app.')) return null;
+      if (command.verb === 'connect') return { block: answers.connect[command.mode][command.form].replace('KEY', command.key), url: '' };
       if (command.verb === 'requests' && command.device) return answers.requests.filter((one) => one.device === command.device || command.device === 'd4').slice(0, command.limit);
       if (command.verb === 'requests' && command.seat) return answers.requests.filter((one) => one.seat === command.seat);
       return answers[command.verb] ?? null;

@@ -32,9 +32,9 @@ export const shots = [
   ...[2, 3, 4, 5].map((step) => ({ name: `onboarding-${step}`, page: 'onboarding', facts: { firstRun: true }, step })),
   { name: 'onboarding-2-none', page: 'onboarding', snapshot: 'none', facts: { firstRun: true }, step: 2 },
   { name: 'onboarding-4-failed', page: 'onboarding', facts: { firstRun: true }, step: 4, answers: { test: [
-      { step: 'listening', ok: true, words: '', ms: 2 },
-      { step: 'through', ok: true, words: '', ms: 4 },
-      { step: 'upstream', ok: false, words: 'api.anthropic.com could not be reached: no route to host', ms: null },
+      { step: 'listen', ok: true, words: '' },
+      { step: 'ping', ok: true, words: '' },
+      { step: 'upstream', ok: false, words: 'api.anthropic.com could not be reached: no route to host' },
     ] } },
   ...['general', 'accounts', 'routing', 'devices', 'network', 'notifications', 'privacy', 'about'].map((section) => ({
     name: `settings-${section}`, page: 'settings', hash: section, snapshot: section === 'devices' ? 'connected' : 'five',

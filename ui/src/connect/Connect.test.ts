@@ -11,12 +11,24 @@ const KEY = 'rk-0123456789abcdef3fQ9';
 const settled = () => new Promise((done) => setTimeout(done));
 const link = () => screen.getByTestId('link');
 
+/** As the router words it. */
+const connect = ({ key, mode, form }: Record<string, string>) => ({
+  block:
+    form === 'vscode'
+      ? `{"claudeCode.environmentVariables": "${key}"}\n`
+      : mode === 'login'
+        ? `export ANTHROPIC_CUSTOM_HEADERS='x-router-key: ${key}'\n`
+        : `export ANTHROPIC_AUTH_TOKEN=${key}\n`,
+});
+
 async function open(state: Parameters<typeof snapshot>[0] = 'five') {
   await show(snapshot(state), {}, {
     addDevice: { id: 'd4', name: 'MacBook Air', key: KEY },
+    connect,
     requests: [{ id: '1', at: snapshot('five').now, device: 'd4', model: 'claude-opus-5-5', seat: 'acc-0/org-0', why: 'mostRoom', status: 200, ms: 1_900 }],
   });
   render(Connect);
+  await settled();
 }
 
 async function copy(index = 0) {
@@ -27,7 +39,7 @@ async function copy(index = 0) {
 
 test('who only looks leaves no key behind', async () => {
   await open();
-  expect(said).toEqual([]);
+  expect(new Set(said.map((one) => one.verb))).toEqual(new Set(['connect']));
   expect(link().dataset['state']).toBe('ready');
   expect(screen.getByTestId('block-token').textContent).toContain('ANTHROPIC_AUTH_TOKEN=••••••••');
 });
@@ -39,7 +51,7 @@ test('copying makes the key once, copies it whole, and shows it only in part', a
   expect(saidOf('addDevice')).toEqual([{ verb: 'addDevice', name: 'MacBook Air' }]);
   const copied = said.filter((one) => one.invoke === 'copy');
   expect(copied[0]).toMatchObject({ concealed: true });
-  expect(copied[0]?.['text']).toContain(`"x-router-key: ${KEY}"`);
+  expect(copied[0]?.['text']).toBe(`export ANTHROPIC_CUSTOM_HEADERS='x-router-key: ${KEY}'\n`);
   expect(document.body.innerHTML).not.toContain(KEY);
   expect(link().dataset['state']).toBe('waiting');
 });
@@ -84,7 +96,8 @@ test.each([
 test('a key that was turned away before is no trouble of this one', async () => {
   const before = snapshot('key-refused');
   before.activity!.refused!.at = before.now - 600;
-  await show(before, {}, { addDevice: { id: 'd4', name: 'x', key: KEY } });
+  await show(before, {}, { addDevice: { id: 'd4', name: 'x', key: KEY }, connect });
+
   render(Connect);
   await copy();
   expect(link().dataset['state']).toBe('waiting');
@@ -93,21 +106,21 @@ test('a key that was turned away before is no trouble of this one', async () => 
 test('where only this machine can connect, it says so and leads to the network', async () => {
   const local = snapshot('five');
   local.address = '127.0.0.1:18787';
-  await show(local);
+  await show(local, {}, { connect });
   render(Connect);
   expect(link().textContent).toContain('Only this Mac can connect so far.');
   screen.getByRole('button', { name: 'Network…' }).click();
-  expect(said).toEqual([{ invoke: 'open_window', name: 'settings', section: 'network' }]);
+  expect(said.at(-1)).toEqual({ invoke: 'open_window', name: 'settings', section: 'network' });
 });
 
 test('the blocks come in three forms', async () => {
   await open();
   (screen.getByRole('radio', { name: 'VS Code' }) as HTMLInputElement).click();
-  await tick();
+  await settled();
   expect(screen.getByTestId('block-login').textContent).toContain('claudeCode.environmentVariables');
   (screen.getByRole('radio', { name: 'settings.json' }) as HTMLInputElement).click();
-  await tick();
-  expect(screen.getByTestId('block-login').textContent).toContain('"env"');
+  await settled();
+  expect(saidOf('connect').slice(-2).map(({ mode, form }) => [mode, form])).toEqual([['login', 'settings'], ['token', 'settings']]);
 });
 
 test('a key can be taken back at once', async () => {

@@ -31,7 +31,7 @@ export type Command =
   | { verb: 'set'; key: string; value: unknown }
   | { verb: 'addresses' }
   | { verb: 'test' }
-  | { verb: 'connect'; device: string; mode: Mode; form: Form };
+  | { verb: 'connect'; key: string; mode: Mode; form: Form };
 
 export type Verb = Command;
 
@@ -65,9 +65,10 @@ export type TokenRow = {
   cacheWrite: number;
 };
 
-export type Address = { kind: 'loopback' | 'tailscale' | 'lan'; ip: string; interface: string; name?: string | null };
+export type Address = { kind: 'loopback' | 'tailscale' | 'lan'; ip: string; interface: string };
 
-export type Step = { step: 'listening' | 'through' | 'upstream'; ok: boolean; words: string; ms: number | null };
+/** One step of the test; the first that fails is the last. `ping` comes once for each address. */
+export type Step = { step: 'listen' | 'ping' | 'upstream'; ok: boolean; words: string };
 
 export type Answers = {
   status: Snapshot;
@@ -77,9 +78,10 @@ export type Answers = {
   tokens: TokenRow[];
   addDevice: { id: string; name: string; key: string };
   settings: Settings;
-  addresses: Address[];
+  addresses: { candidates: Address[]; url: string };
   test: Step[];
-  connect: { text: string };
+  /** The block to copy, with that key in it. */
+  connect: { block: string; url: string };
 } & { [Other in Exclude<Command['verb'], AnsweredVerb>]: unknown };
 
 type AnsweredVerb =

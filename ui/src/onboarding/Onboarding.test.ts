@@ -15,14 +15,18 @@ const go = async () => {
 
 const world = {
   settings: { host: '127.0.0.1', port: 18_787 },
-  addresses: [
-    { kind: 'loopback', ip: '127.0.0.1', interface: 'lo0' },
-    { kind: 'tailscale', ip: '100.84.12.1', interface: 'utun4' },
-  ],
+  addresses: {
+    candidates: [
+      { kind: 'loopback', ip: '127.0.0.1', interface: 'lo0' },
+      { kind: 'tailscale', ip: '100.84.12.1', interface: 'utun4' },
+    ],
+  },
+  connect: { block: 'export ANTHROPIC_AUTH_TOKEN=x' },
   test: [
-    { step: 'listening', ok: true, words: '', ms: 2 },
-    { step: 'through', ok: true, words: '', ms: 4 },
-    { step: 'upstream', ok: true, words: '', ms: 212 },
+    { step: 'listen', ok: true, words: '' },
+    { step: 'ping', ok: true, words: '' },
+    { step: 'ping', ok: true, words: '' },
+    { step: 'upstream', ok: true, words: '' },
   ],
   launch_at_login: { state: 'off' },
 };
@@ -99,7 +103,7 @@ test('a choice that is refused keeps the step and says why', async () => {
 
 test('a failed test names its step, and can be run again', async () => {
   const words = 'no route to host';
-  await open('five', 4, { test: [...world.test.slice(0, 2), { step: 'upstream', ok: false, words, ms: null }] });
+  await open('five', 4, { test: [...world.test.slice(0, 3), { step: 'upstream', ok: false, words }] });
   expect(screen.getByRole('heading', { level: 1 }).textContent).toBe('Not yet');
   expect(document.body.textContent).toContain('Anthropic did not answer');
   expect(document.body.textContent).toContain(words);

@@ -11,7 +11,7 @@ const settled = () => new Promise((done) => setTimeout(done));
 const settings = { host: '127.0.0.1', port: 18_787, routing: 'headroom', holdS: 0, historyDays: 7, tokenRefresh: true, proxy: null, language: 'system' };
 
 async function open(section: string, given: Record<string, unknown> = {}, state: Parameters<typeof snapshot>[0] = 'five') {
-  await show(snapshot(state), {}, { settings, launch_at_login: { state: 'off' }, addresses: [], ...given });
+  await show(snapshot(state), {}, { settings, launch_at_login: { state: 'off' }, addresses: { candidates: [] }, ...given });
   place.go(section);
   render(Settings);
   await settled();

@@ -17,7 +17,7 @@ async function invoke(name: string, args: Record<string, unknown> = {}): Promise
   said.push(command ?? { invoke: name, ...args });
   const answer = answers[command?.verb ?? name];
   if (answer instanceof Error) throw { code: 'refused', message: answer.message };
-  return answer ?? null;
+  return (typeof answer === 'function' ? answer(command ?? args) : answer) ?? null;
 }
 
 // Before anything else is loaded: this file is the tests' set-up.
