@@ -1,7 +1,8 @@
-.PHONY: run test check sim soak
+.PHONY: run test check e2e sim soak
 
 run:   ; @scripts/prepare run && scripts/run
-test:  ; @scripts/prepare test && scripts/test && scripts/check
+test:  ; @scripts/prepare test && scripts/ui test test:browser && scripts/test && scripts/e2e && scripts/check
 check: ; @scripts/prepare check && scripts/check
+e2e:   ; @scripts/prepare test && scripts/e2e
 sim:   ; @scripts/prepare run && SEEDS=$${SEEDS:-10000} scripts/cargo test --release --locked -p gateway --test sim -- --nocapture
 soak:  ; @scripts/prepare test && ROUNDS=$${ROUNDS:-50} scripts/test -p claude-proxy-router --test shared_login -- --nocapture

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, before, test as unconditionally } from "node:test";
 
 import { APP, Desk } from "./desk.mjs";
 import { choose, menu } from "./tray.mjs";
@@ -18,15 +18,30 @@ before(async () => {
   page = await desk.open();
 });
 after(async () => {
-  if (desk) console.log(desk.driver?.output.slice(-4000));
+  if (broken) {
+    console.log(desk.driver?.output.slice(-4000));
+    console.log(await page?.run("return location.href + '\\n' + document.body.innerText").catch(String));
+    await picture("broken");
+  }
   await desk?.clear();
 });
+
+/** A step: after one that failed the next ones have nothing to stand on. */
+let broken = false;
+const test = (name, what) =>
+  unconditionally(name, async (context) => {
+    if (broken) return context.skip("an earlier step failed");
+    broken = true;
+    await what(context);
+    broken = false;
+  });
 
 /** Keeps what the page looks like, where pictures are wanted. */
 async function picture(name) {
   if (!PICTURES) return;
   mkdirSync(PICTURES, { recursive: true });
-  writeFileSync(join(PICTURES, `${name}.png`), await page.picture());
+  // The whole screen: the driver's own pictures are of the page, and wait for ever where nothing is drawn anew.
+  execFileSync("import", ["-window", "root", join(PICTURES, `${name}.png`)]);
 }
 
 const clipboard = () => execFileSync("xclip", ["-selection", "clipboard", "-o"], { encoding: "utf8", timeout: 10_000 });

@@ -93,6 +93,15 @@ export class Desk {
     return this.session;
   }
 
+  /** Ends the app that was opened, and its driver. */
+  async close() {
+    await this.session.close();
+    await this.driver.end();
+    this.session = undefined;
+    // The driver ends the app by force, in its own time.
+    await until("the app has ended", () => fetch(`${this.address}/_router/ping`).then(() => false, () => true));
+  }
+
   /** The settings as they stand in the file. */
   settings() {
     return JSON.parse(readFileSync(this.config, "utf8"));

@@ -24,3 +24,11 @@ driver=$cache/tauri-driver-$driver_version/bin/tauri-driver
 
 # Debian 12's node is too old for Vite; the pages bring their own.
 node=$root/ui/node_modules/node/bin/node
+
+# Whether there is a screen to show the app on.
+desktop() {
+  case $(uname) in
+    Darwin) [ -z "${SSH_CONNECTION:-}" ] ;;
+    *) [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] ;;
+  esac
+}

@@ -164,7 +164,9 @@ impl Canvas {
 
     /// A filled block with its corners taken off.
     fn block(&mut self, x: f32, y: f32, width: f32, height: f32) {
-        if let Some(path) = rounded(x, y, width, height, 0.5) {
+        // One that is as narrow as its corners would lose itself in them.
+        let radius = if width > 1.0 { 0.5 } else { 0.0 };
+        if let Some(path) = rounded(x, y, width, height, radius) {
             let (paint, zoom) = (self.paint(), Transform::from_scale(self.scale, self.scale));
             self.pixels.fill_path(&path, &paint, FillRule::Winding, zoom, None);
         }

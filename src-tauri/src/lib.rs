@@ -20,6 +20,7 @@ pub mod login_item;
 pub mod service;
 pub mod diagnostics;
 pub mod router;
+pub mod pulse;
 pub mod platform;
 pub mod shell;
 pub mod panel;

@@ -1,7 +1,6 @@
 //! The end of the app. Asked once, it waits for a moment without an answer under way; asked again, it does not wait.
 //! Whatever else, a renewal under way is finished and saved.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use gateway::snapshot::Snapshot;
@@ -23,6 +22,7 @@ pub enum Patience {
 pub fn ask(app: &AppHandle) {
     let shell = Shell::of(app);
     if shell.begin_quitting() {
+        shell.begin_ending();
         end(app, Patience::None);
     }
     // The watch ends it once nothing is under way.
@@ -36,24 +36,17 @@ pub fn is_quiet(snapshot: &Snapshot) -> bool {
 
 /// Ends the app. Called again with no patience, it cuts short what is still waited for.
 pub fn end(app: &AppHandle, patience: Patience) {
-    static BEGUN: AtomicBool = AtomicBool::new(false);
-    let shell = Shell::of(app);
-    shell.begin_quitting();
-    shell.router.stop();
-    if BEGUN.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    if patience == Patience::None {
-        shell.router.stop();
-    }
-    let waiting = app.clone();
+    let ending = app.clone();
     // The windows stay alive meanwhile.
     let begun = thread::Builder::new().name("end".into()).spawn(move || {
-        last(&waiting);
-        waiting.exit(0);
+        if patience == Patience::None {
+            Shell::of(&ending).router.cut();
+        }
+        last(&ending);
+        ending.exit(0);
     });
-    if begun.is_err() {
-        last(app);
+    if let Err(error) = begun {
+        tracing::warn!("the end cannot be waited for: {error}");
         app.exit(0);
     }
 }
@@ -76,7 +69,8 @@ pub fn heed_signals(app: &AppHandle) {
                 Err(error) => return tracing::warn!("a signal cannot be heeded: {error}"),
             };
             while signal.recv().await.is_some() {
-                end(&app, Patience::Some);
+                let before = Shell::of(&app).begin_ending();
+                end(&app, if before { Patience::None } else { Patience::Some });
             }
         });
     }

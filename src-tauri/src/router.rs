@@ -15,10 +15,12 @@ use gateway::credential::Files;
 use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
 use gateway::ports::{self, Clock as _, Network, SystemClock};
+use gateway::settings::Settings;
 use gateway::snapshot::Snapshot;
 use gateway::{Handle, Ports, StartError};
 use jiff::tz::TimeZone;
 use sandbox::MadeUp;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::facts::{Failure, RouterState};
@@ -134,8 +136,18 @@ impl Router {
         let running = self.inner().running.clone();
         match running {
             Some(running) => (running.commander)(command).await,
-            None => Err(CommandError::new("notRunning", "the router does not run")),
+            None => match command {
+                // What keeps it from running may be a setting.
+                Command::Set { key, value } => self.set(&key, value),
+                _ => Err(CommandError::new("notRunning", "the router does not run")),
+            },
         }
+    }
+
+    fn set(&self, key: &str, value: Value) -> Reply {
+        let config = Config::load(&self.paths.config)?;
+        gateway::verbs::set(&Settings::new(config, self.paths.config.clone()), key, value)?;
+        Ok(Value::Null)
     }
 
     /// Tells it to end: it accepts nothing more, and running answers have ten seconds. Told again, they have none.
@@ -155,6 +167,21 @@ impl Router {
         let inner = self.inner();
         let ended = self.changed.wait_while(inner, |inner| inner.busy);
         drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The same, leaving running answers no time.
+    pub fn cut(&self) {
+        // Told twice before it has heard it once, it would have been told once.
+        const BETWEEN: Duration = Duration::from_millis(50);
+        loop {
+            self.stop();
+            let inner = self.inner();
+            let waited = self.changed.wait_timeout_while(inner, BETWEEN, |inner| inner.busy);
+            let (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !inner.busy {
+                return;
+            }
+        }
     }
 
     fn run(&self) {

@@ -37,6 +37,7 @@ struct Inner {
     icon_hidden: bool,
     update: Option<Update>,
     quitting: bool,
+    ending: bool,
 }
 
 /// The part of the settings that is the app's, as last read.
@@ -62,6 +63,7 @@ impl Shell {
                 icon_hidden: false,
                 update: None,
                 quitting: false,
+                ending: false,
             }),
         }
     }
@@ -104,6 +106,13 @@ impl Shell {
     /// Begins to end. Returns whether that had begun before.
     pub fn begin_quitting(&self) -> bool {
         std::mem::replace(&mut self.inner().quitting, true)
+    }
+
+    /// Ends, whatever is under way. Returns whether that had begun before.
+    pub fn begin_ending(&self) -> bool {
+        let mut inner = self.inner();
+        inner.quitting = true;
+        std::mem::replace(&mut inner.ending, true)
     }
 
     /// The crash was told of.

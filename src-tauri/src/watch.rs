@@ -16,6 +16,7 @@ use crate::glance::glance;
 use crate::notices::Notices;
 use crate::notify;
 use crate::panel;
+use crate::pulse::Pulse;
 use crate::quit::{self, Patience};
 use crate::shell::Shell;
 use crate::tray::Tray;
@@ -29,13 +30,18 @@ const ALONE: Duration = Duration::from_secs(5);
 
 /// Watches until the app ends. `woken` hears of everything that should be looked at at once.
 pub fn begin(app: &AppHandle, woken: Receiver<()>) {
+    let (looking, hurrying) = (app.clone(), app.clone());
+    let pulse = Pulse::begin(
+        move || Shell::of(&looking).router.snapshot(),
+        move || Shell::of(&hurrying).hurry(),
+    );
     let mut watch = Watch {
         app: app.clone(),
+        pulse,
         told: None,
         notices: Notices::default(),
         awake: awake::Awake::default(),
         update: update::Look::default(),
-        ending: false,
     };
     let begun = thread::Builder::new().name("watch".into()).spawn(move || {
         loop {
@@ -55,12 +61,12 @@ pub fn begin(app: &AppHandle, woken: Receiver<()>) {
 
 struct Watch {
     app: AppHandle,
+    pulse: Pulse,
     /// What the windows were last told, and which windows.
     told: Option<(Snapshot, Facts, BTreeSet<String>)>,
     notices: Notices,
     awake: awake::Awake,
     update: update::Look,
-    ending: bool,
 }
 
 impl Watch {
@@ -73,7 +79,15 @@ impl Watch {
         let running = shell.router.snapshot();
         let (wanted, words) = (&facts.preferences, shell.words());
         if let Some(tray) = app.try_state::<Tray>() {
-            let glance = glance(&facts.router, running.as_ref(), wanted, &words);
+            // A router that does not answer is as good as none, whatever it says of itself.
+            let heard = running.clone().map(|snapshot| match self.pulse.beats() {
+                true => snapshot,
+                false => Snapshot {
+                    listening: Vec::new(),
+                    ..snapshot
+                },
+            });
+            let glance = glance(&facts.router, heard.as_ref(), wanted, &words);
             let paused = running.as_ref().is_some_and(|snapshot| snapshot.routing.paused);
             if let Err(error) = tray.show(glance, &words, paused, facts.quitting) {
                 tracing::warn!("the icon could not be drawn: {error}");
@@ -130,8 +144,7 @@ impl Watch {
         let quiet = running.is_none_or(quit::is_quiet);
         // The command ended the router, and means the app.
         let ended = shell.router.was_ended() && shell.router.state() == RouterState::Starting;
-        if !self.ending && (ended || shell.is_quitting() && quiet) {
-            self.ending = true;
+        if (ended || shell.is_quitting() && quiet) && !shell.begin_ending() {
             quit::end(&self.app, Patience::Some);
         }
     }

@@ -31,7 +31,7 @@ const QUESTIONS: Duration = Duration::from_secs(15);
 pub const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Serves `app` on the `doors`, of which those are `opened`, until `stop` is told; then accepts nothing more, and waits
-/// for what runs.
+/// for what runs, unless it is told once more.
 pub async fn serve(
     doors: Doors,
     opened: Vec<TcpListener>,
@@ -42,13 +42,17 @@ pub async fn serve(
     let graceful = Arc::new(GracefulShutdown::new());
     let accept = |listener| accept(listener, app.clone(), connections.clone(), Arc::clone(&graceful));
     doors.tend(opened, accept, stop.notified()).await;
-    if let Some(graceful) = Arc::into_inner(graceful)
-        && tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await.is_err()
-    {
-        tracing::warn!(
-            "some answers did not end within {} s and were cut",
-            LAST_WORDS.as_secs()
-        );
+    let Some(graceful) = Arc::into_inner(graceful) else {
+        return;
+    };
+    tokio::select! {
+        ended = tokio::time::timeout(LAST_WORDS, graceful.shutdown()) => if ended.is_err() {
+            tracing::warn!(
+                "some answers did not end within {} s and were cut",
+                LAST_WORDS.as_secs()
+            );
+        },
+        () = stop.notified() => tracing::info!("told again to stop; running answers are cut"),
     }
 }
 

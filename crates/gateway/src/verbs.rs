@@ -18,7 +18,7 @@ use crate::devices::{DeviceError, FIRST};
 use crate::listen::{Door, Doors};
 use crate::roster::NotOne;
 use crate::selftest::{self, Step};
-use crate::settings::{self, Written};
+use crate::settings::{self, Settings, Written};
 use crate::snapshot::{Problem, ProblemKind, Snapshot};
 
 /// A router with its sockets open.
@@ -183,31 +183,10 @@ impl Running {
 
     /// Changes one setting.
     async fn set(&self, key: String, value: Value) -> Reply {
-        let (key, inner) = match key.split_once('.') {
-            Some(("app", inner)) => ("app".to_owned(), Some(inner.to_owned())),
-            _ => (key, None),
-        };
-        if !settings::defaults().contains_key(&key) {
-            let error = CommandError::new(
-                "unknownSetting",
-                format!("`{key}` is not a setting that can be changed here"),
-            );
-            return Err(error.hint("the command `settings` lists them"));
-        }
-        self.change(move |written| {
-            match inner {
-                None => put(written, &key, value),
-                Some(inner) => {
-                    let app = written.entry(key).or_insert_with(|| Value::Object(Map::new()));
-                    match app {
-                        Value::Object(app) => put(app, &inner, value),
-                        _ => return Err(CommandError::new("badValue", "`app` is not an object")),
-                    }
-                }
-            }
-            Ok(())
-        })
-        .await
+        let settings = Arc::clone(&self.gateway.settings);
+        blocking(move || set(&settings, &key, value)).await?;
+        self.gateway.scan().await;
+        Ok(Value::Null)
     }
 
     /// Writes what the owner wants of one seat; null is what holds for all seats.
@@ -252,6 +231,32 @@ impl Running {
                 .hint("`status --json` has the id of each"),
         })
     }
+}
+
+/// Changes one setting, also of a router that does not run. `app.` and a name are one of the app's own.
+///
+/// # Errors
+/// If there is no such setting, or its value is not valid.
+pub fn set(settings: &Settings, key: &str, value: Value) -> Result<(), CommandError> {
+    let (key, inner) = match key.split_once('.') {
+        Some(("app", inner)) => ("app", Some(inner)),
+        _ => (key, None),
+    };
+    if !settings::defaults().contains_key(key) {
+        let message = format!("`{key}` is not a setting that can be changed here");
+        return Err(CommandError::new("unknownSetting", message).hint("the command `settings` lists them"));
+    }
+    settings.change(|written| {
+        let Some(inner) = inner else {
+            put(written, key, value);
+            return Ok(());
+        };
+        match written.entry(key).or_insert_with(|| Value::Object(Map::new())) {
+            Value::Object(app) => put(app, inner, value),
+            _ => return Err(CommandError::new("badValue", "`app` is not an object")),
+        }
+        Ok(())
+    })
 }
 
 /// Puts a value in its place; null takes the key out, which makes it the default.
