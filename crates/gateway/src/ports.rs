@@ -1,10 +1,11 @@
 //! The doors to the outside: the clock and the network. Tests put others in their place.
 
+use std::cell::RefCell;
 use std::error::Error;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use jiff::Timestamp;
+use thread_local::ThreadLocal;
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
@@ -56,29 +58,49 @@ pub enum UpstreamError {
 /// The network: one request in, one answer out.
 pub type Upstream = BoxCloneSyncService<Request<Body>, Response<Body>, UpstreamError>;
 
-/// The network of the request path, which can be made anew: a pool of connections does not survive a sleep.
+/// The network of the request path, which can be made anew: a pool of connections does not survive a sleep. Each
+/// thread has a pool of its own, for a connection is driven by the thread that opened it, and waking another one costs
+/// more than all that the router does to a small request.
 pub struct Network {
     make: Box<dyn Fn() -> Upstream + Send + Sync>,
-    now: Mutex<Upstream>,
+    /// How often the connections were dropped.
+    generation: AtomicUsize,
+    here: ThreadLocal<RefCell<Pooled>>,
+}
+
+/// One thread's pool, and the generation it was made in.
+struct Pooled {
+    generation: usize,
+    upstream: Upstream,
 }
 
 impl Network {
     /// The network that `make` makes.
     pub fn new(make: impl Fn() -> Upstream + Send + Sync + 'static) -> Self {
         Self {
-            now: Mutex::new(make()),
             make: Box::new(make),
+            generation: AtomicUsize::default(),
+            here: ThreadLocal::new(),
         }
     }
 
-    /// The network as it is now.
+    /// The network as it is now, for this thread.
     pub fn service(&self) -> Upstream {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let generation = self.generation.load(Ordering::Relaxed);
+        let make = || Pooled {
+            generation,
+            upstream: (self.make)(),
+        };
+        let mut pooled = self.here.get_or(|| RefCell::new(make())).borrow_mut();
+        if pooled.generation != generation {
+            *pooled = make();
+        }
+        pooled.upstream.clone()
     }
 
     /// Uses new connections from now on; what runs on the old ones goes on.
     pub fn drop_connections(&self) {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = (self.make)();
+        self.generation.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Listening: one HTTP/1.1 connection at a time, with the limits that hold before a key is known.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,6 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime;
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
@@ -31,16 +33,26 @@ const QUESTIONS: Duration = Duration::from_secs(15);
 pub const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Serves `app` on the `doors`, of which those are `opened`, until `stop` is told; then accepts nothing more, and waits
-/// for what runs, unless it is told once more.
+/// for what runs, unless it is told once more. Connections go to `workers` in turn, and each stays where it is.
 pub async fn serve(
     doors: Doors,
     opened: Vec<TcpListener>,
     app: axum::Router,
+    workers: Vec<runtime::Handle>,
     connections: Connections,
     stop: Arc<Notify>,
 ) {
+    let workers = Arc::new(Turns::new(workers));
     let graceful = Arc::new(GracefulShutdown::new());
-    let accept = |listener| accept(listener, app.clone(), connections.clone(), Arc::clone(&graceful));
+    let accept = |listener| {
+        accept(
+            listener,
+            app.clone(),
+            Arc::clone(&workers),
+            connections.clone(),
+            Arc::clone(&graceful),
+        )
+    };
     doors.tend(opened, accept, stop.notified()).await;
     let Some(graceful) = Arc::into_inner(graceful) else {
         return;
@@ -56,15 +68,47 @@ pub async fn serve(
     }
 }
 
-async fn accept(listener: TcpListener, app: axum::Router, connections: Connections, graceful: Arc<GracefulShutdown>) {
+/// The threads that serve, each in its turn.
+struct Turns {
+    workers: Vec<runtime::Handle>,
+    next: AtomicUsize,
+}
+
+impl Turns {
+    const fn new(workers: Vec<runtime::Handle>) -> Self {
+        Self {
+            workers,
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    fn next(&self) -> &runtime::Handle {
+        &self.workers[self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len()]
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    app: axum::Router,
+    workers: Arc<Turns>,
+    connections: Connections,
+    graceful: Arc<GracefulShutdown>,
+) {
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        // A socket is watched by the runtime it was registered with: it is taken from this one's list.
+        match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => {
                 // Without it the kernel holds small events back until the last one is acknowledged.
                 let _ = stream.set_nodelay(true);
                 let asking = TcpKeepalive::new().with_time(SILENCE).with_interval(QUESTIONS);
                 let _ = SockRef::from(&stream).set_tcp_keepalive(&asking);
-                tokio::spawn(converse(stream, app.clone(), connections.open(), graceful.watcher()));
+                let (app, connection, watcher) = (app.clone(), connections.open(), graceful.watcher());
+                workers.next().spawn(async move {
+                    match TcpStream::from_std(stream) {
+                        Ok(stream) => converse(stream, app, connection, watcher).await,
+                        Err(error) => tracing::warn!("could not serve a connection: {error}"),
+                    }
+                });
             }
             Err(error) => {
                 // Out of descriptors, or a client that left at once: wait for one to come back.

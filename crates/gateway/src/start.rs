@@ -17,6 +17,7 @@ use crate::paths::Paths;
 use crate::serve;
 use crate::snapshot::Snapshot;
 use crate::verbs::Running;
+use crate::workers::{self, Helpers};
 use crate::{Gateway, Ports};
 
 /// Why the router did not start.
@@ -94,13 +95,7 @@ impl Handle {
 /// If it cannot listen, or has no control socket or thread.
 pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Result<Handle, StartError> {
     raise_descriptor_limit();
-    // Two workers: with one, a thousand streams wait for each other (measured: twice the delay); more find nothing to do.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .max_blocking_threads(8)
-        .build()
-        .map_err(StartError::Thread)?;
+    let runtime = workers::runtime().map_err(StartError::Thread)?;
     let opened = {
         let _inside = runtime.enter();
         open(&config, paths)
@@ -123,9 +118,12 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
     let commander = commander(&running, runtime.handle().clone());
     let (ready, is_ready) = mpsc::channel();
     let (inside, commanded) = (Arc::clone(&running), Arc::clone(&commander));
+    let helpers = Helpers::start().map_err(StartError::Thread)?;
     let thread = thread::Builder::new()
         .name("gateway".into())
         .spawn(move || {
+            let mut workers = vec![runtime.handle().clone()];
+            workers.extend(helpers.runtimes());
             runtime.block_on(async move {
                 let gateway = &inside.gateway;
                 gateway.scan().await;
@@ -134,7 +132,8 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
                 tokio::spawn(control::serve(control, commanded));
                 let keeping = tokio::spawn(keep_counts(Arc::clone(gateway.devices())));
                 let connections = gateway.connections().clone();
-                serve::serve(doors, opened, gateway.router(), connections, Arc::clone(&inside.stop)).await;
+                let app = gateway.router();
+                serve::serve(doors, opened, app, workers, connections, Arc::clone(&inside.stop)).await;
                 keeping.abort();
                 flush(gateway.devices());
                 // No new renewal begins; one under way is finished and saved.
@@ -142,6 +141,7 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
                 let _ = driving.await;
                 gateway.driver().finish().await;
             });
+            helpers.stop();
         })
         .map_err(StartError::Thread)?;
     // It fails only if the thread has panicked, which joining shows.

@@ -77,6 +77,7 @@ impl Router {
             doors,
             opened,
             gateway.router(),
+            vec![tokio::runtime::Handle::current()],
             gateway.connections().clone(),
             Arc::clone(&stop),
         ));
