@@ -60,6 +60,6 @@ export async function pose(page, shot, snapshots) {
 export const opening = (shot, rest) => ({
   ...shot,
   ...rest,
-  ...(shot.step ? { before: `sessionStorage.setItem('step', '${shot.step}')` } : {}),
+  ...(shot.step ? { before: `localStorage.setItem('step', '${shot.step}')` } : {}),
 });
 export { click };

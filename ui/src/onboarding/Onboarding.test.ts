@@ -33,7 +33,7 @@ const world = {
 
 async function open(state: State = 'five', at = 1, given: Record<string, unknown> = {}) {
   await show(snapshot(state), { firstRun: true }, { ...world, ...given });
-  sessionStorage.setItem('step', String(at));
+  localStorage.setItem('step', String(at));
   render(Onboarding);
   await settled();
 }
@@ -117,5 +117,5 @@ test('who closed it comes back to the same step', async () => {
   expect(step()).toBe('3');
   screen.getByRole('button', { name: 'Back' }).click();
   await settled();
-  expect(sessionStorage.getItem('step')).toBe('2');
+  expect(localStorage.getItem('step')).toBe('2');
 });

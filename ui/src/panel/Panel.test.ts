@@ -110,7 +110,7 @@ test('what needs a person has one button, which does it', async () => {
 test('an expired login copies the command that mends it', async () => {
   await show(snapshot('needs-login'));
   render(Panel);
-  screen.getByRole('button', { name: 'Copy, Side' }).click();
+  screen.getByRole('button', { name: 'Copy command, Side' }).click();
   expect(said).toEqual([{ invoke: 'copy', text: 'CLAUDE_CONFIG_DIR=/Users/owner/.claude-2 claude' }]);
 });
 

@@ -29,7 +29,7 @@ export async function show(snapshot: Snapshot, facts: Partial<Facts> = {}, given
   answers = { requests: [], switches: [], usageHistory: [], addresses: [], ...given };
   location.hash = '';
   dispatchEvent(new Event('hashchange'));
-  sessionStorage.clear();
+  localStorage.clear();
   await load('en');
   await load('ko');
   live.show(snapshot);
