@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test as unconditionally } from "node:test";
 
@@ -142,6 +142,89 @@ test("GU-04: a closed panel stops nothing, and opening the app again shows it", 
   await until("the panel is shown", visible);
   await page.window("panel");
   await page.says("[data-testid=status]", "Routing");
+});
+
+test("an account is paused on its row, and taken back", async () => {
+  await page.window("panel");
+  const seat = (await desk.status()).seats.find((one) => one.label === "spare").id;
+  const row = `[data-seat="${seat}"]`;
+  await page.click(`${row} [aria-expanded]`);
+  await page.press("Pause", row);
+  await page.says(row, "Paused");
+  assert.equal((await desk.status()).seats.find((one) => one.id === seat).state.kind, "paused");
+  await page.press("Resume", row);
+  await until("it is taken back", async () => !(await page.text(row)).includes("Paused"));
+});
+
+test("an account is drained on its page: it finishes, and takes nothing new", async () => {
+  const seat = (await desk.status()).seats.find((one) => one.label === "spare").id;
+  await page.press("Details", `[data-seat="${seat}"]`);
+  await page.says("h1", "spare");
+  await page.press("Drain");
+  await page.says("body", "Drained");
+  await picture("account");
+  assert.equal((await desk.status()).seats.find((one) => one.id === seat).draining, true);
+  await page.press("Resume");
+  await until("it is taken back", async () => !(await page.text("body")).includes("Drained"));
+  await page.press("Back to");
+});
+
+test("the settings open from the panel, and the order of accounts is changed there", async () => {
+  await page.window("panel");
+  await page.press("Settings");
+  await page.window("settings");
+  await page.press("Accounts");
+  await page.says("h1", "Accounts");
+  const order = async () => (await desk.status()).seats.map((seat) => seat.label);
+  assert.deepEqual(await order(), ["personal", "spare", "work"]);
+  await page.press("Move work up");
+  await until("work comes before spare", async () => (await order()).join() === "personal,work,spare");
+  await picture("settings-accounts");
+});
+
+test("the app speaks Korean from one moment to the next, in its windows, its panel and its menu", async () => {
+  await page.window("settings");
+  await page.press("General");
+  await page.choose("Language", "ko");
+  await page.says("h1", "일반");
+  await picture("settings-ko");
+  assert.equal(desk.settings().language, "ko");
+  await until("the menu is Korean", async () => (await menu()).some((entry) => entry.label === "열기"));
+  await choose("열기");
+  await page.window("panel");
+  await page.says("[data-testid=status]", "라우팅");
+  await picture("panel-ko");
+  await page.window("settings");
+  await page.choose("언어", "en");
+  await page.says("h1", "General");
+});
+
+test("start at login is the system's own entry, switched in the settings", async () => {
+  const entry = join(desk.environment.XDG_CONFIG_HOME, "autostart/io.github.choiyounggi.claude-proxy-router.desktop");
+  assert(!existsSync(entry));
+  await page.window("settings");
+  await page.press("Open at login");
+  await until("the entry is there", () => existsSync(entry));
+  await page.press("Open at login");
+  await until("the entry is gone", () => !existsSync(entry));
+});
+
+test("SC-04: no page may call what is not its own, and nothing reaches the network", async () => {
+  await page.window("settings");
+  const refused = await page.runAsync(
+    "const done = arguments[arguments.length - 1]; window.__TAURI_INTERNALS__.invoke('save_file', { name: 'x', text: 'x' }).then(() => done('allowed'), (error) => done(String(error)));",
+  );
+  assert.match(refused, /not allowed/);
+  const fetched = await page.runAsync(
+    `const done = arguments[arguments.length - 1]; fetch('${desk.address}/_router/ping').then(() => done('fetched'), () => done('blocked'));`,
+  );
+  assert.equal(fetched, "blocked");
+});
+
+test("quit from the menu ends the app, its router and its socket", async () => {
+  await choose("Quit");
+  await until("nobody listens", () => fetch(`${desk.address}/_router/ping`).then(() => false, () => true));
+  assert(!existsSync(join(desk.environment.XDG_STATE_HOME, "claude-proxy-router/app.running")));
 });
 
 function visible() {

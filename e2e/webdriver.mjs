@@ -80,6 +80,11 @@ export class Session {
     return this.#do("POST", "/execute/sync", { script, args });
   }
 
+  /** The same for a script that ends by calling its last argument. */
+  runAsync(script, ...args) {
+    return this.#do("POST", "/execute/async", { script, args });
+  }
+
   async #find(css) {
     return (await this.#do("POST", "/element", { using: "css selector", value: css }))[ELEMENT];
   }
@@ -141,6 +146,24 @@ export class Session {
       await this.#do("POST", `/element/${found[ELEMENT]}/click`, {});
       return true;
     });
+  }
+
+  /** Chooses a value in the list of that name. */
+  async choose(name, value) {
+    const chosen = await until(`a list called ${name}`, () =>
+      this.run(
+        `const [name, value] = arguments;
+         const list = [...document.querySelectorAll("select")].find((one) => one.getAttribute("aria-label") === name);
+         if (!list) return false;
+         list.value = value;
+         list.dispatchEvent(new Event("input", { bubbles: true }));
+         list.dispatchEvent(new Event("change", { bubbles: true }));
+         return list.value;`,
+        name,
+        value,
+      ),
+    );
+    if (chosen !== value) throw new Error(`${name} has no ${value}`);
   }
 
   /** Types into a field what replaces its text. */

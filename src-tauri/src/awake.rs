@@ -27,7 +27,10 @@ impl Awake {
 /// Whether somebody is served who would miss this machine.
 fn is_due(wanted: bool, running: Option<&Snapshot>) -> bool {
     let serves = |snapshot: &Snapshot| {
-        let called_of_late = snapshot.activity.as_ref().is_some_and(|activity| activity.devices_active > 0);
+        let called_of_late = snapshot
+            .activity
+            .as_ref()
+            .is_some_and(|activity| activity.devices_active > 0);
         called_of_late || snapshot.seats.iter().any(|seat| seat.in_flight > 0)
     };
     wanted && running.is_some_and(serves)

@@ -10,7 +10,7 @@ use gateway::control::{Command, CommandError, Reply};
 use gateway::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tauri::{AppHandle, WebviewWindow};
+use tauri::{AppHandle, Manager as _, WebviewWindow};
 
 use crate::diagnostics;
 use crate::facts::Facts;
@@ -42,7 +42,10 @@ pub async fn run(app: &AppHandle, command: Command) -> Reply {
 pub async fn command(app: AppHandle, command: Value) -> Reply {
     match serde_json::from_value(command) {
         Ok(command) => run(&app, command).await,
-        Err(error) => Err(CommandError::new("unknownCommand", format!("this is no command: {error}"))),
+        Err(error) => Err(CommandError::new(
+            "unknownCommand",
+            format!("this is no command: {error}"),
+        )),
     }
 }
 
@@ -98,12 +101,12 @@ pub async fn copy(text: String, concealed: Option<bool>) {
 /// Copies what a report needs, and answers it.
 #[tauri::command(rename = "copy_diagnostics")]
 pub async fn diagnostics(app: AppHandle) -> String {
-    copy_diagnostics(app)
+    copy_diagnostics(&app)
 }
 
 /// Puts what a report needs on the clipboard.
-pub fn copy_diagnostics(app: AppHandle) -> String {
-    let shell = Shell::of(&app);
+pub fn copy_diagnostics(app: &AppHandle) -> String {
+    let shell = Shell::of(app);
     let text = diagnostics::text(&shell.facts(), &shell.snapshot());
     put_on_clipboard(text.clone(), false);
     text
@@ -161,10 +164,11 @@ pub struct Saved {
 /// Saves text among the owner's downloads, beside what is there already.
 #[tauri::command]
 pub async fn save_file(app: AppHandle, name: String, text: String) -> Result<Saved, Failed> {
-    use tauri::Manager as _;
     let folder = app.path().download_dir().or_else(|_| app.path().home_dir());
     let folder = folder.map_err(|error| failed("cannotSave")(&error))?;
-    save_new(&folder, &name, &text).map(|path| Saved { path }).map_err(|error| failed("cannotSave")(&error))
+    save_new(&folder, &name, &text)
+        .map(|path| Saved { path })
+        .map_err(|error| failed("cannotSave")(&error))
 }
 
 /// Writes a file of that name, or of the next free one, and never over another.
@@ -229,7 +233,6 @@ pub async fn finish_onboarding(app: AppHandle) -> Reply {
     let reply = run(&app, command).await?;
     Shell::of(&app).read_settings();
     panel::open(&app, None).map_err(|error| failed("noWindow")(&error))?;
-    use tauri::Manager as _;
     if let Some(window) = app.get_webview_window(Page::Onboarding.label()) {
         window.destroy().map_err(|error| failed("noWindow")(&error))?;
     }
@@ -239,7 +242,10 @@ pub async fn finish_onboarding(app: AppHandle) -> Reply {
 /// The last crash's report.
 #[tauri::command]
 pub async fn crash_report(app: AppHandle) -> Result<String, Failed> {
-    Shell::of(&app).traces.report().map_err(|error| failed("noReport")(&error))
+    Shell::of(&app)
+        .traces
+        .report()
+        .map_err(|error| failed("noReport")(&error))
 }
 
 /// The crash was told of.
@@ -294,7 +300,10 @@ mod tests {
             assert_eq!(path.parent().unwrap(), folder.path().join("Downloads"));
             path.file_name().unwrap().to_string_lossy().into_owned()
         });
-        assert_eq!(names, ["tokens.csv", "tokens 2.csv", "tokens 3.csv", "plain", "plain 2"]);
+        assert_eq!(
+            names,
+            ["tokens.csv", "tokens 2.csv", "tokens 3.csv", "plain", "plain 2"]
+        );
         assert!(save_new(folder.path(), "..", "").is_err());
     }
 }

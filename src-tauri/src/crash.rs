@@ -35,7 +35,11 @@ impl Traces {
     /// Begins a run: returns how the run before ended, and from here on a panic leaves a report.
     pub fn begin(&self) -> Option<Crash> {
         let crash = crashed(seconds(&self.mark), seconds(&self.report));
-        let marked = self.mark.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&self.mark, ""));
+        let marked = self
+            .mark
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&self.mark, ""));
         if let Err(error) = marked {
             tracing::warn!("{}: a crash would leave no trace: {error}", self.mark.display());
         }
@@ -105,8 +109,16 @@ fn without_secrets(text: &str) -> String {
         let word = word.trim_start_matches(|letter: char| !letter.is_ascii_alphanumeric());
         ["sk-", "rk-", "eyJ"].iter().any(|start| word.starts_with(start))
     };
-    let clean = |word: &str| if is_secret(word) { "…".to_owned() } else { word.to_owned() };
-    let lines = text.lines().map(|line| line.split(' ').map(clean).collect::<Vec<_>>().join(" "));
+    let clean = |word: &str| {
+        if is_secret(word) {
+            "…".to_owned()
+        } else {
+            word.to_owned()
+        }
+    };
+    let lines = text
+        .lines()
+        .map(|line| line.split(' ').map(clean).collect::<Vec<_>>().join(" "));
     lines.collect::<Vec<_>>().join("\n")
 }
 

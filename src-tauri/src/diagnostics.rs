@@ -10,7 +10,13 @@ use crate::facts::{Facts, RouterState};
 pub fn text(facts: &Facts, snapshot: &Snapshot) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
-    let _ = writeln!(text, "Claude Proxy Router {} on {}, {}", facts.version, facts.platform, std::env::consts::ARCH);
+    let _ = writeln!(
+        text,
+        "Claude Proxy Router {} on {}, {}",
+        facts.version,
+        facts.platform,
+        std::env::consts::ARCH
+    );
     let router = match &facts.router {
         RouterState::Starting => "starting".to_owned(),
         RouterState::Running => "running".to_owned(),
@@ -20,12 +26,20 @@ pub fn text(facts: &Facts, snapshot: &Snapshot) -> String {
     };
     let _ = writeln!(text, "router: {router}");
     let _ = writeln!(text, "listening: {}", snapshot.listening.join(", "));
-    let _ = writeln!(text, "routing: {}, paused: {}", snapshot.routing.strategy, snapshot.routing.paused);
+    let _ = writeln!(
+        text,
+        "routing: {}, paused: {}",
+        snapshot.routing.strategy, snapshot.routing.paused
+    );
     let _ = writeln!(text, "crashed last time: {}", facts.crash.is_some());
     for (index, seat) in snapshot.seats.iter().enumerate() {
         let _ = writeln!(text, "seat {}: {}", index + 1, seat_line(seat, snapshot.now));
     }
-    let _ = writeln!(text, "devices: {}", snapshot.devices.iter().filter(|device| !device.revoked).count());
+    let _ = writeln!(
+        text,
+        "devices: {}",
+        snapshot.devices.iter().filter(|device| !device.revoked).count()
+    );
     for problem in &snapshot.problems {
         let _ = writeln!(text, "problem: {:?}", problem.kind);
     }

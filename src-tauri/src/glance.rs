@@ -68,7 +68,11 @@ pub fn glance(router: &RouterState, snapshot: Option<&Snapshot>, wanted: &Prefer
                 sentence: routing(&name(seat), tightest, low, snapshot.now, words),
             }
         }
-        Next::Nobody { why: Nobody::Resting, returns_at, seat } => Glance {
+        Next::Nobody {
+            why: Nobody::Resting,
+            returns_at,
+            seat,
+        } => Glance {
             look: Look::Resting,
             title: None,
             sentence: match (seat, returns_at) {
@@ -79,17 +83,23 @@ pub fn glance(router: &RouterState, snapshot: Option<&Snapshot>, wanted: &Prefer
                 _ => words.say(Key::Resting, &[]),
             },
         },
-        Next::Nobody { why: Nobody::Paused, .. } => Glance {
+        Next::Nobody {
+            why: Nobody::Paused, ..
+        } => Glance {
             look: Look::Paused { level },
             title: None,
             sentence: words.say(Key::Paused, &[]),
         },
-        Next::Nobody { why: Nobody::Renewing, .. } => Glance {
+        Next::Nobody {
+            why: Nobody::Renewing, ..
+        } => Glance {
             look: Look::Routing { level, low: false },
             title: None,
             sentence: words.say(Key::Starting, &[]),
         },
-        Next::Nobody { why: Nobody::NoSeat, .. } => down(true, Key::NoSeat),
+        Next::Nobody {
+            why: Nobody::NoSeat, ..
+        } => down(true, Key::NoSeat),
         Next::Nobody { .. } => down(true, Key::NeedsYou),
     }
 }
@@ -114,7 +124,10 @@ fn routing(name: &str, tightest: Option<&WindowView>, low: bool, now: i64, words
         None => words.say(Key::RoutingUnread, &[("seat", name)]),
     };
     if let Some(at) = tightest.and_then(|window| window.resets_at) {
-        sentence = format!("{sentence}, {}", words.say(Key::Resets, &[("time", &span(at - now, words))]));
+        sentence = format!(
+            "{sentence}, {}",
+            words.say(Key::Resets, &[("time", &span(at - now, words))])
+        );
     }
     if low {
         sentence = format!("{sentence}. {}", words.say(Key::Low, &[]));
@@ -131,7 +144,11 @@ fn title(window: &WindowView, now: i64, wanted: &Preferences) -> Option<String> 
                 Percent::Used => percent_used(window),
                 Percent::Left => 100_u16.saturating_sub(percent_used(window)),
             };
-            let narrow = if percent < 10 { FIGURE_SPACE.to_string() } else { String::new() };
+            let narrow = if percent < 10 {
+                FIGURE_SPACE.to_string()
+            } else {
+                String::new()
+            };
             Some(format!("{narrow}{percent}%"))
         }
         MenuBar::Time => {
@@ -150,10 +167,16 @@ pub fn span(seconds: i64, words: &Words) -> String {
     let minutes = (seconds.max(0) + 59) / 60;
     let (days, hours) = (minutes / (24 * 60), minutes / 60 % 24);
     if days > 0 {
-        words.say(Key::DaysHours, &[("days", &days.to_string()), ("hours", &hours.to_string())])
+        words.say(
+            Key::DaysHours,
+            &[("days", &days.to_string()), ("hours", &hours.to_string())],
+        )
     } else if hours > 0 {
         let minutes = (minutes % 60).to_string();
-        words.say(Key::HoursMinutes, &[("hours", &hours.to_string()), ("minutes", &minutes)])
+        words.say(
+            Key::HoursMinutes,
+            &[("hours", &hours.to_string()), ("minutes", &minutes)],
+        )
     } else {
         words.count(Key::Minutes, minutes.unsigned_abs(), &[])
     }
@@ -242,13 +265,24 @@ mod tests {
                 "Routing. work next, not read yet",
             ),
             (
-                snapshot(vec![seat("work", resting(3_600), Some(10_000)), seat("home", resting(300), Some(10_000))]),
+                snapshot(vec![
+                    seat("work", resting(3_600), Some(10_000)),
+                    seat("home", resting(300), Some(10_000)),
+                ]),
                 Look::Resting,
                 "Every account is resting. First back: home, in 5 minutes",
             ),
             (paused, Look::Paused { level: 4 }, "Routing is paused"),
-            (deaf, Look::Problem { listening: false }, "The router is not running. Open the panel to see why"),
-            (nobody, Look::Problem { listening: true }, "No Claude login found on this machine"),
+            (
+                deaf,
+                Look::Problem { listening: false },
+                "The router is not running. Open the panel to see why",
+            ),
+            (
+                nobody,
+                Look::Problem { listening: true },
+                "No Claude login found on this machine",
+            ),
             (
                 snapshot(vec![expired]),
                 Look::Problem { listening: true },
@@ -267,7 +301,10 @@ mod tests {
         let words = Words::new(Language::En);
         let seen = |state| glance(&state, None, &Preferences::default(), &words).look;
         assert_eq!(seen(RouterState::Starting), Look::Routing { level: 0, low: false });
-        assert_eq!(seen(RouterState::HeldByService { pid: None }), Look::Problem { listening: false });
+        assert_eq!(
+            seen(RouterState::HeldByService { pid: None }),
+            Look::Problem { listening: false }
+        );
         let failed = RouterState::Failed {
             code: Failure::PortBusy,
             words: String::new(),
@@ -279,8 +316,14 @@ mod tests {
 
     #[test]
     fn gu_03_a_seat_that_was_never_read_counts_for_nothing_and_not_as_empty() {
-        let one = snapshot(vec![seat("work", SeatState::Ready, Some(5_000)), seat("new", SeatState::Ready, None)]);
-        assert_eq!(look(&one, &Preferences::default()).look, Look::Routing { level: 3, low: false });
+        let one = snapshot(vec![
+            seat("work", SeatState::Ready, Some(5_000)),
+            seat("new", SeatState::Ready, None),
+        ]);
+        assert_eq!(
+            look(&one, &Preferences::default()).look,
+            Look::Routing { level: 3, low: false }
+        );
     }
 
     #[test]
@@ -295,7 +338,10 @@ mod tests {
         };
         assert_eq!(title(MenuBar::Percent, Percent::Used, 4_199).as_deref(), Some("41%"));
         assert_eq!(title(MenuBar::Percent, Percent::Used, 5).as_deref(), Some("\u{2007}1%"));
-        assert_eq!(title(MenuBar::Percent, Percent::Left, 9_200).as_deref(), Some("\u{2007}8%"));
+        assert_eq!(
+            title(MenuBar::Percent, Percent::Left, 9_200).as_deref(),
+            Some("\u{2007}8%")
+        );
         assert_eq!(title(MenuBar::Time, Percent::Used, 100).as_deref(), Some("2h"));
     }
 
@@ -304,12 +350,18 @@ mod tests {
         let early = snapshot(vec![seat("work", SeatState::Ready, Some(4_100))]);
         let mut late = early.clone();
         late.seats[0].windows[0].resets_at = Some(NOW + 7_799);
-        assert_eq!(look(&early, &Preferences::default()), look(&late, &Preferences::default()));
+        assert_eq!(
+            look(&early, &Preferences::default()),
+            look(&late, &Preferences::default())
+        );
     }
 
     #[test]
     fn hidden_names_are_places_but_for_those_the_owner_gave() {
-        let mut both = snapshot(vec![seat("work", SeatState::Ready, Some(1)), seat("home", SeatState::Ready, Some(1))]);
+        let mut both = snapshot(vec![
+            seat("work", SeatState::Ready, Some(1)),
+            seat("home", SeatState::Ready, Some(1)),
+        ]);
         both.seats[1].name = Some("Evening".into());
         let hiding = Preferences {
             hide_names: true,
@@ -323,7 +375,15 @@ mod tests {
 
     #[test]
     fn a_level_is_empty_only_when_nothing_is_left_and_full_only_when_all_is() {
-        for (room, level) in [(0, 0), (1, 1), (1_667, 2), (5_000, 3), (8_333, 5), (8_334, 6), (10_000, 6)] {
+        for (room, level) in [
+            (0, 0),
+            (1, 1),
+            (1_667, 2),
+            (5_000, 3),
+            (8_333, 5),
+            (8_334, 6),
+            (10_000, 6),
+        ] {
             assert_eq!(steps(room), level, "{room}");
         }
     }

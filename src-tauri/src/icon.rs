@@ -3,9 +3,7 @@
 //! Drawn here rather than shipped as files, since a level times a state times a scale makes dozens of them. All figures
 //! are on a grid of 18 by 18 points, and fall on whole pixels at one and at two pixels to the point.
 
-use tiny_skia::{
-    BlendMode, Color, FillRule, LineCap, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform,
-};
+use tiny_skia::{BlendMode, Color, FillRule, LineCap, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, Transform};
 
 /// The side of the grid, in points.
 pub const POINTS: u32 = 18;
@@ -227,7 +225,10 @@ mod tests {
             ("problem, listening", Look::Problem { listening: true }),
             ("problem, not listening", Look::Problem { listening: false }),
         ];
-        let all: String = looks.iter().map(|(name, look)| format!("{name}\n{}", text(*look))).collect();
+        let all: String = looks
+            .iter()
+            .map(|(name, look)| format!("{name}\n{}", text(*look)))
+            .collect();
         insta::assert_snapshot!(all);
     }
 

@@ -74,7 +74,11 @@ mod linux {
     fn place() -> Option<PathBuf> {
         let set = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
         let folder = set.filter(|path| path.is_absolute());
-        Some(folder.or_else(|| Some(std::env::home_dir()?.join(".config")))?.join(FILE))
+        Some(
+            folder
+                .or_else(|| Some(std::env::home_dir()?.join(".config")))?
+                .join(FILE),
+        )
     }
 
     fn entry(program: &Path) -> String {
@@ -116,7 +120,10 @@ mod linux {
         #[test]
         fn a_path_with_odd_letters_stays_one_argument() {
             let odd = entry(Path::new("/opt/my $apps/a\"b\\c%d"));
-            assert!(odd.contains(r#"Exec="/opt/my \\$apps/a\\"b\\\\c%%d" --background"#), "{odd}");
+            assert!(
+                odd.contains(r#"Exec="/opt/my \\$apps/a\\"b\\\\c%%d" --background"#),
+                "{odd}"
+            );
         }
     }
 }

@@ -76,7 +76,9 @@ impl Notices {
         self.forecast(snapshot, wanted);
         self.devices(snapshot, wanted);
         debug_assert!(self.waiting.len() >= before, "only a banner takes notices away");
-        let quiet = self.last_banner.is_some_and(|last| (0..PAUSE).contains(&(snapshot.now - last)));
+        let quiet = self
+            .last_banner
+            .is_some_and(|last| (0..PAUSE).contains(&(snapshot.now - last)));
         if quiet {
             return Vec::new();
         }
@@ -91,8 +93,12 @@ impl Notices {
     }
 
     fn attention(&mut self, snapshot: &Snapshot, wanted: &Notify) {
-        self.told_attention
-            .retain(|told| snapshot.seats.iter().any(|seat| seat.id == *told && !is_well(&seat.state)));
+        self.told_attention.retain(|told| {
+            snapshot
+                .seats
+                .iter()
+                .any(|seat| seat.id == *told && !is_well(&seat.state))
+        });
         if !nobody_serves(snapshot) {
             return;
         }
@@ -114,9 +120,10 @@ impl Notices {
                 seat,
             } if !self.resting => {
                 self.resting = true;
-                let again = self.told_resting.as_ref().is_some_and(|(told_seat, told_until)| {
-                    told_seat == seat && same_reset(*told_until, *returns_at)
-                });
+                let again = self
+                    .told_resting
+                    .as_ref()
+                    .is_some_and(|(told_seat, told_until)| told_seat == seat && same_reset(*told_until, *returns_at));
                 if !again {
                     self.told_resting = Some((seat.clone(), *returns_at));
                     if wanted.all_resting {
@@ -160,7 +167,10 @@ impl Notices {
             self.waiting.extend(new.map(|device| Notice::NewDevice { device }));
         }
         self.devices = Some(called);
-        let refused = snapshot.activity.as_ref().and_then(|activity| activity.refused.as_ref());
+        let refused = snapshot
+            .activity
+            .as_ref()
+            .and_then(|activity| activity.refused.as_ref());
         let at = refused.map(|refused| refused.at);
         if let (Some(known), Some(refused)) = (self.refused, refused)
             && known != at
@@ -184,7 +194,13 @@ fn still_holds(notice: &Notice, snapshot: &Snapshot) -> bool {
             let wants = |view: &&gateway::snapshot::SeatView| view.id == *seat && wants_a_person(&view.state);
             nobody_serves(snapshot) && snapshot.seats.iter().any(|view| wants(&view))
         }
-        Notice::AllResting { .. } => matches!(snapshot.next, Next::Nobody { why: Nobody::Resting, .. }),
+        Notice::AllResting { .. } => matches!(
+            snapshot.next,
+            Next::Nobody {
+                why: Nobody::Resting,
+                ..
+            }
+        ),
         Notice::RunsDry { .. } => snapshot.forecast.state == ForecastState::RunsOut,
         Notice::Back { .. } => matches!(snapshot.next, Next::Seat { .. }),
         Notice::NewDevice { .. } | Notice::Refused { .. } => true,
@@ -204,7 +220,9 @@ fn nobody_serves(snapshot: &Snapshot) -> bool {
 
 fn wants_a_person(state: &SeatState) -> bool {
     match state {
-        SeatState::NeedsLogin { .. } | SeatState::Expired { .. } | SeatState::Refused | SeatState::NeedsPermission => true,
+        SeatState::NeedsLogin { .. } | SeatState::Expired { .. } | SeatState::Refused | SeatState::NeedsPermission => {
+            true
+        }
         SeatState::Ready
         | SeatState::ReadyBut { .. }
         | SeatState::Resting { .. }
@@ -217,7 +235,10 @@ fn wants_a_person(state: &SeatState) -> bool {
 
 /// It can serve: what was the matter is over.
 fn is_well(state: &SeatState) -> bool {
-    matches!(state, SeatState::Ready | SeatState::ReadyBut { .. } | SeatState::Resting { .. })
+    matches!(
+        state,
+        SeatState::Ready | SeatState::ReadyBut { .. } | SeatState::Resting { .. }
+    )
 }
 
 fn same_reset(one: Option<i64>, other: Option<i64>) -> bool {
@@ -274,12 +295,17 @@ mod tests {
         assert_eq!(notices.look(&after(2_100, all_rest(7_201)), &Notify::default()), []);
         // The next window is another one.
         assert_eq!(notices.look(&after(8_000, well()), &Notify::default()), []);
-        assert!(told_of_rest(&notices.look(&after(9_000, all_rest(26_000)), &Notify::default())));
+        assert!(told_of_rest(
+            &notices.look(&after(9_000, all_rest(26_000)), &Notify::default())
+        ));
     }
 
     #[test]
     fn a_single_seat_at_its_limit_is_ordinary_and_a_pause_is_wanted() {
-        let one = snapshot(vec![seat("work", SeatState::Ready, Some(1)), seat("home", resting(60), Some(10_000))]);
+        let one = snapshot(vec![
+            seat("work", SeatState::Ready, Some(1)),
+            seat("home", resting(60), Some(10_000)),
+        ]);
         assert_eq!(Notices::default().look(&one, &ALL), []);
         let mut paused = snapshot(vec![seat("work", SeatState::Refused, None)]);
         paused.routing.paused = true;
@@ -301,10 +327,29 @@ mod tests {
         let covered = snapshot(vec![seat("work", SeatState::Ready, Some(1)), trouble()]);
         assert_eq!(notices.look(&covered, &ALL), []);
         let alone = after(60, snapshot(vec![seat("work", resting(60), Some(10_000)), trouble()]));
-        let told = notices.look(&alone, &Notify { all_resting: false, ..ALL });
+        let told = notices.look(
+            &alone,
+            &Notify {
+                all_resting: false,
+                ..ALL
+            },
+        );
         assert_eq!(told, [Notice::Attention { seat: "id-home".into() }]);
-        let later = after(3_600, snapshot(vec![seat("work", resting(60), Some(10_000)), trouble()]));
-        assert_eq!(notices.look(&later, &Notify { all_resting: false, ..ALL }), [], "once");
+        let later = after(
+            3_600,
+            snapshot(vec![seat("work", resting(60), Some(10_000)), trouble()]),
+        );
+        assert_eq!(
+            notices.look(
+                &later,
+                &Notify {
+                    all_resting: false,
+                    ..ALL
+                }
+            ),
+            [],
+            "once"
+        );
     }
 
     #[test]
@@ -321,7 +366,11 @@ mod tests {
         assert_eq!(notices.look(&unknown(0), &ALL), []);
         assert_eq!(notices.look(&dry(5), &ALL), [Notice::RunsDry { at: NOW + 9_000 }]);
         assert_eq!(notices.look(&unknown(700), &ALL), []);
-        assert_eq!(notices.look(&dry(1_400), &ALL), [], "a failed reading does not end an episode");
+        assert_eq!(
+            notices.look(&dry(1_400), &ALL),
+            [],
+            "a failed reading does not end an episode"
+        );
         assert_eq!(notices.look(&outlook(2_100, ForecastState::Enough, None), &ALL), []);
         assert_eq!(notices.look(&dry(2_800), &ALL), [Notice::RunsDry { at: NOW + 9_000 }]);
     }
@@ -344,19 +393,30 @@ mod tests {
         };
         let new = |id: &str| Notice::NewDevice { device: id.into() };
         let mut notices = Notices::default();
-        assert_eq!(notices.look(&with(0, &["old"]), &ALL), [], "those of before are not new");
+        assert_eq!(
+            notices.look(&with(0, &["old"]), &ALL),
+            [],
+            "those of before are not new"
+        );
         assert_eq!(notices.look(&with(1, &["old", "a"]), &ALL), [new("a")]);
         assert_eq!(notices.look(&with(2, &["old", "a", "b"]), &ALL), []);
         assert_eq!(notices.look(&with(3, &["old", "a", "b", "c"]), &ALL), []);
         assert_eq!(notices.look(&with(600, &["old", "a", "b", "c"]), &ALL), []);
-        assert_eq!(notices.look(&with(601, &["old", "a", "b", "c"]), &ALL), [new("b"), new("c")]);
+        assert_eq!(
+            notices.look(&with(601, &["old", "a", "b", "c"]), &ALL),
+            [new("b"), new("c")]
+        );
     }
 
     #[test]
     fn what_waited_and_is_over_is_not_told() {
         let mut notices = Notices::default();
         assert!(told_of_rest(&notices.look(&all_rest(300), &ALL)));
-        assert_eq!(notices.look(&after(310, well()), &ALL), [], "back, but the last banner is young");
+        assert_eq!(
+            notices.look(&after(310, well()), &ALL),
+            [],
+            "back, but the last banner is young"
+        );
         assert_eq!(notices.look(&after(320, all_rest(30_000)), &ALL), []);
         // Ten minutes on all rest again: that they were back is old, and that they rest is not.
         assert!(told_of_rest(&notices.look(&after(700, all_rest(30_000)), &ALL)));
@@ -382,6 +442,10 @@ mod tests {
             address: "100.64.0.9".into(),
         };
         assert_eq!(notices.look(&refused(5, NOW + 5), &ALL), [told]);
-        assert_eq!(notices.look(&refused(1_000, NOW + 900), &Notify::default()), [], "off unless wanted");
+        assert_eq!(
+            notices.look(&refused(1_000, NOW + 900), &Notify::default()),
+            [],
+            "off unless wanted"
+        );
     }
 }

@@ -22,7 +22,10 @@ pub struct Banner {
 
 /// What a banner says of `notices`: of one its own words, of several a line each. No address of a person stands in it.
 pub fn word(notices: &[Notice], snapshot: &Snapshot, wanted: &Preferences, words: &Words, zone: &TimeZone) -> Banner {
-    let lines: Vec<(String, String)> = notices.iter().map(|notice| line(notice, snapshot, wanted, words, zone)).collect();
+    let lines: Vec<(String, String)> = notices
+        .iter()
+        .map(|notice| line(notice, snapshot, wanted, words, zone))
+        .collect();
     match lines.as_slice() {
         [(title, body)] => Banner {
             title: title.clone(),
@@ -30,12 +33,22 @@ pub fn word(notices: &[Notice], snapshot: &Snapshot, wanted: &Preferences, words
         },
         several => Banner {
             title: words.say(Key::SeveralTitle, &[]),
-            body: several.iter().map(|(_, body)| body.as_str()).collect::<Vec<_>>().join("\n"),
+            body: several
+                .iter()
+                .map(|(_, body)| body.as_str())
+                .collect::<Vec<_>>()
+                .join("\n"),
         },
     }
 }
 
-fn line(notice: &Notice, snapshot: &Snapshot, wanted: &Preferences, words: &Words, zone: &TimeZone) -> (String, String) {
+fn line(
+    notice: &Notice,
+    snapshot: &Snapshot,
+    wanted: &Preferences,
+    words: &Words,
+    zone: &TimeZone,
+) -> (String, String) {
     let clock = |at: i64| clock(at, snapshot.now, zone);
     let name = |seat: &str| name(snapshot, seat, wanted, words);
     let (title, body) = match notice {
@@ -98,9 +111,13 @@ mod tests {
 
     #[test]
     fn a_banner_has_names_and_times_but_no_e_mail_address() {
-        let all = snapshot(vec![seat("work", resting(3_600), Some(10_000)), seat("home", SeatState::Refused, None)]);
+        let all = snapshot(vec![
+            seat("work", resting(3_600), Some(10_000)),
+            seat("home", SeatState::Refused, None),
+        ]);
         let zone = TimeZone::fixed(jiff::tz::offset(9));
-        let say = |notices: &[Notice], language| word(notices, &all, &Preferences::default(), &Words::new(language), &zone);
+        let say =
+            |notices: &[Notice], language| word(notices, &all, &Preferences::default(), &Words::new(language), &zone);
         let resting = Notice::AllResting {
             seat: Some("id-work".into()),
             until: Some(NOW + 3_600),

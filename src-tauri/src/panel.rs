@@ -191,19 +191,30 @@ fn screens(window: &WebviewWindow) -> tauri::Result<Vec<Screen>> {
     let others = others
         .into_iter()
         .filter(|monitor| main.as_ref().is_none_or(|main| monitor.position() != main.position()));
-    Ok(main.clone().into_iter().chain(others).map(|monitor| {
-        let scale = monitor.scale_factor();
-        let (at, size) = (monitor.position().to_logical::<f64>(scale), monitor.size().to_logical::<f64>(scale));
-        let area = monitor.work_area();
-        let (free_at, free) = (area.position.to_logical::<f64>(scale), area.size.to_logical::<f64>(scale));
-        Screen {
-            x: at.x,
-            y: at.y,
-            width: size.width,
-            height: size.height,
-            scale,
-            top: (free_at.y - at.y).max(0.0),
-            bottom: (at.y + size.height - free_at.y - free.height).max(0.0),
-        }
-    }).collect())
+    Ok(main
+        .clone()
+        .into_iter()
+        .chain(others)
+        .map(|monitor| {
+            let scale = monitor.scale_factor();
+            let (at, size) = (
+                monitor.position().to_logical::<f64>(scale),
+                monitor.size().to_logical::<f64>(scale),
+            );
+            let area = monitor.work_area();
+            let (free_at, free) = (
+                area.position.to_logical::<f64>(scale),
+                area.size.to_logical::<f64>(scale),
+            );
+            Screen {
+                x: at.x,
+                y: at.y,
+                width: size.width,
+                height: size.height,
+                scale,
+                top: (free_at.y - at.y).max(0.0),
+                bottom: (at.y + size.height - free_at.y - free.height).max(0.0),
+            }
+        })
+        .collect())
 }

@@ -64,7 +64,11 @@ const BAR: f64 = 48.0;
 ///
 /// `icon` is `None` where the system does not tell. Without a screen the answer is the desktop's corner.
 pub fn place(icon: Option<IconRect>, screens: &[Screen], panel: Size) -> (Point, f64) {
-    let owner = icon.and_then(|icon| screens.iter().find_map(|screen| middle_on(icon, screen).map(|middle| (screen, middle))));
+    let owner = icon.and_then(|icon| {
+        screens
+            .iter()
+            .find_map(|screen| middle_on(icon, screen).map(|middle| (screen, middle)))
+    });
     let (screen, middle) = match (owner, screens.first()) {
         (Some((screen, middle)), _) => (screen, Some(middle)),
         (None, Some(main)) => (main, None),
@@ -142,18 +146,78 @@ mod tests {
         let hiding = screen(0.0, 0.0, 1512.0, 982.0, 2.0, 0.0);
         let table: &[(&str, &[Screen], Option<IconRect>, (f64, f64))] = &[
             ("one Retina screen", &[retina], fine(2000.0, 0.0), (836.0, 31.0)),
-            ("a notch makes the bar high", &[notched], fine(2000.0, 10.0), (836.0, 43.0)),
-            ("near the right edge it stays on the screen", &[retina], fine(2950.0, 0.0), (1146.0, 31.0)),
+            (
+                "a notch makes the bar high",
+                &[notched],
+                fine(2000.0, 10.0),
+                (836.0, 43.0),
+            ),
+            (
+                "near the right edge it stays on the screen",
+                &[retina],
+                fine(2950.0, 0.0),
+                (1146.0, 31.0),
+            ),
             ("near the left edge too", &[retina], fine(10.0, 0.0), (6.0, 31.0)),
-            ("on the second screen, of another scale", &[retina, beside], coarse(3000.0, 0.0), (2852.0, 31.0)),
-            ("whose pixels the first one has as well", &[retina, beside], coarse(2000.0, 0.0), (1852.0, 31.0)),
-            ("and the other way round", &[retina, beside], fine(2000.0, 0.0), (836.0, 31.0)),
-            ("on a screen left of the main one", &[retina, left], coarse(-1000.0, -200.0), (-1148.0, -169.0)),
-            ("on a screen above the main one", &[retina, above], coarse(1200.0, -1080.0), (1052.0, -1049.0)),
-            ("a bar that hides has its icons above", &[hiding], fine(2000.0, -48.0), (836.0, 6.0)),
-            ("an icon that is parked off every screen", &[retina], fine(-1.0, 3000.0), (1146.0, 31.0)),
-            ("an icon without width is not shown", &[retina], Some(IconRect { x: 0.0, y: 0.0, width: 0.0, height: 0.0 }), (1146.0, 31.0)),
-            ("no icon told: the main screen's corner", &[beside, retina], None, (3066.0, 31.0)),
+            (
+                "on the second screen, of another scale",
+                &[retina, beside],
+                coarse(3000.0, 0.0),
+                (2852.0, 31.0),
+            ),
+            (
+                "whose pixels the first one has as well",
+                &[retina, beside],
+                coarse(2000.0, 0.0),
+                (1852.0, 31.0),
+            ),
+            (
+                "and the other way round",
+                &[retina, beside],
+                fine(2000.0, 0.0),
+                (836.0, 31.0),
+            ),
+            (
+                "on a screen left of the main one",
+                &[retina, left],
+                coarse(-1000.0, -200.0),
+                (-1148.0, -169.0),
+            ),
+            (
+                "on a screen above the main one",
+                &[retina, above],
+                coarse(1200.0, -1080.0),
+                (1052.0, -1049.0),
+            ),
+            (
+                "a bar that hides has its icons above",
+                &[hiding],
+                fine(2000.0, -48.0),
+                (836.0, 6.0),
+            ),
+            (
+                "an icon that is parked off every screen",
+                &[retina],
+                fine(-1.0, 3000.0),
+                (1146.0, 31.0),
+            ),
+            (
+                "an icon without width is not shown",
+                &[retina],
+                Some(IconRect {
+                    x: 0.0,
+                    y: 0.0,
+                    width: 0.0,
+                    height: 0.0,
+                }),
+                (1146.0, 31.0),
+            ),
+            (
+                "no icon told: the main screen's corner",
+                &[beside, retina],
+                None,
+                (3066.0, 31.0),
+            ),
         ];
         for (what, screens, icon, (x, y)) in table {
             let (place, _) = place(*icon, screens, PANEL);

@@ -62,7 +62,10 @@ fn ping(address: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    write!(stream, "GET /_router/ping HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "GET /_router/ping HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"
+    )?;
     let mut head = [0; 12];
     stream.read_exact(&mut head)?;
     match &head == b"HTTP/1.1 200" {

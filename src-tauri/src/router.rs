@@ -222,7 +222,10 @@ impl Router {
 
     fn run_sandbox(&self) -> RouterState {
         let seats = || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()?;
             let seats = runtime.block_on(MadeUp::start(Arc::new(|| SystemClock.now().as_millisecond())))?;
             // The settings are a file, so that all else is as it is with real seats.
             let settings = seats.settings(free_port()?).to_string();
@@ -262,7 +265,9 @@ impl Router {
             let inner = self.inner();
             drop(self.changed.wait_timeout_while(inner, BREATH, |inner| !inner.ending));
         }
-        failed(&anyhow::anyhow!("the router broke {RESTARTS} times; the report of the last time tells more"))
+        failed(&anyhow::anyhow!(
+            "the router broke {RESTARTS} times; the report of the last time tells more"
+        ))
     }
 
     /// Goes with one run to its end.
@@ -307,7 +312,9 @@ fn free_port() -> io::Result<u16> {
 
 /// The real network, with TLS only where something is reached by it.
 fn real_ports(config: &Config) -> anyhow::Result<Ports> {
-    let secure = [&config.upstream, &config.token_url].iter().any(|url| url.scheme_str() == Some("https"));
+    let secure = [&config.upstream, &config.token_url]
+        .iter()
+        .any(|url| url.scheme_str() == Some("https"));
     let tls = match secure {
         true => ports::system_tls().context("cannot use the system's trust store")?,
         false => ports::no_tls(),

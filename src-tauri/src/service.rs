@@ -43,6 +43,8 @@ fn run(paths: &Paths, verb: &str) -> io::Result<()> {
         .output()?;
     match done.status.success() {
         true => Ok(()),
-        false => Err(io::Error::other(String::from_utf8_lossy(&done.stderr).trim().to_owned())),
+        false => Err(io::Error::other(
+            String::from_utf8_lossy(&done.stderr).trim().to_owned(),
+        )),
     }
 }

@@ -212,4 +212,3 @@ fn log_to_stderr() {
         .with_target(false)
         .init();
 }
-

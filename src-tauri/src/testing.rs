@@ -8,7 +8,9 @@ pub(crate) const NOW: i64 = 1_800_000_000;
 
 /// A router that listens, with those seats, of which the first able one is next.
 pub(crate) fn snapshot(seats: Vec<SeatView>) -> Snapshot {
-    let able = seats.iter().find(|seat| matches!(seat.state, SeatState::Ready | SeatState::ReadyBut { .. }));
+    let able = seats
+        .iter()
+        .find(|seat| matches!(seat.state, SeatState::Ready | SeatState::ReadyBut { .. }));
     let resting = seats.iter().filter_map(|seat| match seat.state {
         SeatState::Resting { until, .. } => Some((until, seat.id.clone())),
         _ => None,

@@ -20,7 +20,11 @@ use crate::windows::{self, Page};
 use crate::words::{Key, Words};
 
 /// A template is black; where the system knows none, a grey that is seen on light and dark.
-const INK: [u8; 3] = if cfg!(target_os = "macos") { [0, 0, 0] } else { [0x8b, 0x8c, 0x92] };
+const INK: [u8; 3] = if cfg!(target_os = "macos") {
+    [0, 0, 0]
+} else {
+    [0x8b, 0x8c, 0x92]
+};
 /// Pixels to the point.
 const SCALE: u32 = 2;
 
@@ -136,7 +140,8 @@ impl Tray {
         let is_new = |part: fn(&Shown) -> String| before.as_ref().map(part) != Some(part(&shown));
         if before.as_ref().map(|before| before.glance.look) != Some(shown.glance.look) {
             // Picture and kind in one step, or the icon flickers.
-            self.icon.set_icon_with_as_template(Some(picture(shown.glance.look)), true)?;
+            self.icon
+                .set_icon_with_as_template(Some(picture(shown.glance.look)), true)?;
         }
         if is_new(|shown| format!("{:?}", shown.glance.title)) {
             self.icon.set_title(shown.glance.title.as_deref())?;
@@ -166,7 +171,9 @@ impl Tray {
     }
 
     fn is_paused(&self) -> bool {
-        self.shown.lock().is_ok_and(|shown| shown.as_ref().is_some_and(|shown| shown.paused))
+        self.shown
+            .lock()
+            .is_ok_and(|shown| shown.as_ref().is_some_and(|shown| shown.paused))
     }
 }
 
@@ -223,7 +230,7 @@ fn chosen(app: &AppHandle, what: &str) {
             }
         }
         "diagnostics" => {
-            commands::copy_diagnostics(app.clone());
+            commands::copy_diagnostics(app);
         }
         "quit" => quit::ask(app),
         _ => {}

@@ -59,7 +59,9 @@ impl Look {
 
 async fn latest() -> anyhow::Result<String> {
     let calls = ports::own_calls(ports::system_tls()?)?;
-    let request = Request::get(LATEST).header("user-agent", "claude-proxy-router").body(Body::empty())?;
+    let request = Request::get(LATEST)
+        .header("user-agent", "claude-proxy-router")
+        .body(Body::empty())?;
     let answer = calls.oneshot(request).await?;
     anyhow::ensure!(answer.status() == StatusCode::OK, "the answer was {}", answer.status());
     let body = Limited::new(answer.into_body(), LONGEST).collect().await;

@@ -121,9 +121,7 @@ impl Watch {
             Some((told, told_facts, _)) => (timeless(told) != timeless(&snapshot), *told_facts != facts),
             None => (true, true),
         };
-        let seen = |target: &EventTarget| {
-            matches!(target, EventTarget::WebviewWindow { label } | EventTarget::Webview { label } if visible.contains(label))
-        };
+        let seen = |target: &EventTarget| matches!(target, EventTarget::WebviewWindow { label } | EventTarget::Webview { label } if visible.contains(label));
         let mut told = Ok(());
         if new_snapshot {
             told = told.and(self.app.emit_filter("snapshot", &snapshot, seen));

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use tauri::{AppHandle, Emitter as _, EventTarget, Manager as _, WebviewUrl, WebviewWindow, WebviewWindowBuilder, WindowEvent};
+use tauri::{
+    AppHandle, Emitter as _, EventTarget, Manager as _, WebviewUrl, WebviewWindow, WebviewWindowBuilder, WindowEvent,
+};
 
 use crate::panel;
 use crate::platform;
@@ -117,7 +119,11 @@ pub fn open(app: &AppHandle, page: Page, section: Option<&str>) -> tauri::Result
 /// Tells an open window where to go.
 pub fn navigate(window: &WebviewWindow, section: Option<&str>) -> tauri::Result<()> {
     match section {
-        Some(section) => window.emit_to(EventTarget::webview_window(window.label()), "navigate", Navigate { section }),
+        Some(section) => window.emit_to(
+            EventTarget::webview_window(window.label()),
+            "navigate",
+            Navigate { section },
+        ),
         None => Ok(()),
     }
 }
@@ -138,6 +144,10 @@ pub fn go(app: &AppHandle, label: &str) {
 
 /// With an ordinary window open, the app is an ordinary app.
 fn ordinary_ones(app: &AppHandle) {
-    let any = app.state::<Visible>().labels().iter().any(|label| label != Page::Panel.label());
+    let any = app
+        .state::<Visible>()
+        .labels()
+        .iter()
+        .any(|label| label != Page::Panel.label());
     platform::be_ordinary(app, any);
 }

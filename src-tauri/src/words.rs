@@ -37,7 +37,6 @@ macro_rules! keys {
     ($($name:ident = $key:literal,)*) => {
         /// A sentence of the app's own.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "each says its key")]
         pub enum Key { $($name,)* }
 
         impl Key {

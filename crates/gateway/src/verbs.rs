@@ -46,12 +46,16 @@ impl Running {
                 since: None,
             })
         };
-        snapshot.problems.extend(problem(Door::Taken, ProblemKind::PortBusy, |address| {
-            format!("another program listens on {address}")
-        }));
-        snapshot.problems.extend(problem(Door::Waiting, ProblemKind::AddressGone, |address| {
-            format!("{} is not an address of this machine now", address.ip())
-        }));
+        snapshot
+            .problems
+            .extend(problem(Door::Taken, ProblemKind::PortBusy, |address| {
+                format!("another program listens on {address}")
+            }));
+        snapshot
+            .problems
+            .extend(problem(Door::Waiting, ProblemKind::AddressGone, |address| {
+                format!("{} is not an address of this machine now", address.ip())
+            }));
         snapshot
     }
 

@@ -1,7 +1,7 @@
 //! Linux: a desktop that may have a tray or none, and windows like any other's.
 
 use tauri::tray::TrayIcon;
-use tauri::{App, AppHandle, Builder, Wry, WebviewWindow, WebviewWindowBuilder, Manager as _};
+use tauri::{App, AppHandle, Builder, Manager as _, WebviewWindow, WebviewWindowBuilder, Wry};
 
 /// What the frame needs to know before it is built.
 pub fn prepare(builder: Builder<Wry>) -> Builder<Wry> {

@@ -84,11 +84,16 @@ fn hear_of_networks(app: &AppHandle) {
         callout: changed,
         info: app.clone(),
     };
-    let store = SCDynamicStoreBuilder::new("claude-proxy-router").callback_context(context).build();
+    let store = SCDynamicStoreBuilder::new("claude-proxy-router")
+        .callback_context(context)
+        .build();
     let patterns = CFArray::from_CFTypes(&[CFString::from("State:/Network/Interface/[^/]+/IPv[46]")]);
     let source = store.and_then(|store| {
         let none: CFArray<CFString> = CFArray::from_CFTypes(&[]);
-        store.set_notification_keys(&none, &patterns).then_some(store)?.create_run_loop_source()
+        store
+            .set_notification_keys(&none, &patterns)
+            .then_some(store)?
+            .create_run_loop_source()
     });
     match source {
         // SAFETY: the constant is the system's own and never changes.
@@ -239,7 +244,9 @@ pub fn is_icon_hidden(app: &AppHandle) -> bool {
 
 /// The owner's first language.
 pub fn system_language() -> Option<String> {
-    NSLocale::preferredLanguages().firstObject().map(|name| name.to_string())
+    NSLocale::preferredLanguages()
+        .firstObject()
+        .map(|name| name.to_string())
 }
 
 /// While it is held, the machine does not fall asleep by itself.
@@ -270,4 +277,3 @@ pub fn is_on_power() -> bool {
     let source = unsafe { IOPSGetProvidingPowerSourceType(sources.as_deref()) };
     source.is_some_and(|source| source.to_string() == "AC Power")
 }
-
