@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { countdown, DASH, family, middle, moment, ordinal, percent, reset, seconds, span, thousands, time, tokens, weekday, type Style } from './format';
+import { countdown, DASH, family, hour, middle, moment, ordinal, percent, reset, seconds, span, thousands, time, tokens, weekday, type Style } from './format';
 
 const en: Style = { language: 'en', hour12: false, zone: 'UTC', percent: 'used', resets: 'left' };
 const ko: Style = { ...en, language: 'ko' };
@@ -91,6 +91,11 @@ describe('times', () => {
     expect(plain(reset(NOW + 7_800, NOW, en))).toBe('2 h 10 m');
     expect(reset(NOW + 7_800, NOW, { ...en, resets: 'clock' })).toBe('16:04');
     expect(reset(at('2026-12-03T09:00:00Z'), NOW, en)).toBe('Thu 09:00');
+  });
+
+  test('an axis names its hours alone', () => {
+    const four = at('2026-12-01T16:00:00Z');
+    expect([hour(four, en), hour(four, ko), plain(hour(four, { ...en, hour12: true })), plain(hour(four, { ...ko, hour12: true }))]).toEqual(['16', '16', '4 PM', '오후 4시']);
   });
 
   test('what has been keeps its own minute', () => {

@@ -74,6 +74,12 @@ export const time = (at: number, style: Style) => format(style, hours(style)).fo
 export const timeExactly = (at: number, style: Style) =>
   format(style, { ...hours(style), second: '2-digit' }).format(at * 1_000);
 
+/** The hour alone, for an axis: `16`, `4 PM`. */
+export function hour(at: number, style: Style): string {
+  const text = format(style, { hour: style.hour12 ? 'numeric' : '2-digit', hourCycle: style.hour12 ? 'h12' : 'h23' }).format(at * 1_000);
+  return style.hour12 ? text : text.replace(/\D+$/, '');
+}
+
 /** The day of the week: `Thu`, or `Thursday` in a sentence. */
 export const weekday = (at: number, style: Style, length: 'short' | 'long' = 'short') =>
   format(style, { weekday: length }).format(at * 1_000);

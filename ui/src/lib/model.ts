@@ -182,6 +182,17 @@ export const troubleKey: Record<LoginTrouble, Key> = {
   unreadable: 'trouble.unreadable',
 };
 
+/** What a login was read for, as the router says it. */
+export const readKey: Record<string, Key> = {
+  first: 'read.first',
+  changed: 'read.changed',
+  again: 'read.again',
+  refused: 'read.refused',
+  asked: 'read.asked',
+  renewal: 'read.renewal',
+  write: 'read.write',
+};
+
 export const causeKey: Record<Cause, Key> = {
   limit: 'cause.limit',
   owner: 'cause.owner',
