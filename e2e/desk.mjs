@@ -24,7 +24,8 @@ export async function freePort() {
 export class Program {
   constructor(path, args, environment) {
     this.output = "";
-    this.child = spawn(path, args, { env: environment, stdio: ["ignore", "pipe", "pipe"] });
+    // The head of a group, so that what it starts can be ended with it.
+    this.child = spawn(path, args, { env: environment, stdio: ["ignore", "pipe", "pipe"], detached: true });
     for (const stream of [this.child.stdout, this.child.stderr]) stream.on("data", (data) => (this.output += data));
     this.ended = new Promise((ended) => this.child.on("exit", (code, signal) => ended(signal ?? code)));
   }
@@ -37,6 +38,15 @@ export class Program {
   end(signal = "SIGTERM") {
     this.child.kill(signal);
     return this.ended;
+  }
+
+  /** Ends it and all it started, by force. */
+  destroy() {
+    try {
+      process.kill(-this.child.pid, "SIGKILL");
+    } catch {
+      // All gone already.
+    }
   }
 }
 
@@ -93,13 +103,12 @@ export class Desk {
     return this.session;
   }
 
-  /** Ends the app that was opened, and its driver. */
+  /** Ends the app that was opened, and its driver: that one would end it by force. */
   async close() {
-    await this.session.close();
-    await this.driver.end();
-    this.session = undefined;
-    // The driver ends the app by force, in its own time.
+    const lock = this.config.replace("config.json", "config.app.lock");
+    process.kill(Number(readFileSync(lock, "utf8")), "SIGTERM");
     await until("the app has ended", () => fetch(`${this.address}/_router/ping`).then(() => false, () => true));
+    this.driver.destroy();
   }
 
   /** The settings as they stand in the file. */
@@ -144,8 +153,7 @@ export class Desk {
 
   /** Ends all that was started here. */
   async clear() {
-    await this.session?.close().catch(() => {});
-    for (const program of this.programs.reverse()) if (program.child.exitCode === null) await program.end("SIGKILL");
+    for (const program of this.programs) program.destroy();
     rmSync(this.folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
   }
 }

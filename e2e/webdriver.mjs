@@ -177,8 +177,4 @@ export class Session {
     const actions = [{ type: "keyDown", value: key }, { type: "keyUp", value: key }];
     await this.#do("POST", "/actions", { actions: [{ type: "key", id: "keyboard", actions }] });
   }
-
-  close() {
-    return this.#do("DELETE", "");
-  }
 }

@@ -141,7 +141,8 @@ fn make(app: &AppHandle, section: Option<&str>) -> tauri::Result<WebviewWindow> 
         .title("Claude Proxy Router")
         .inner_size(WIDTH, AT_FIRST)
         .decorations(false)
-        .resizable(false)
+        // GTK gives a window that its owner cannot resize the size that its content asks for, and heeds nobody else.
+        .resizable(cfg!(target_os = "linux"))
         .skip_taskbar(true)
         .always_on_top(true)
         .visible(false)
