@@ -34,6 +34,8 @@ struct Inner {
     icon: Option<IconRect>,
     /// Since when it is hidden, while it is.
     hidden_at: Option<Timestamp>,
+    /// Whether it has had the focus since it was shown: what it never had it cannot lose.
+    focused: bool,
 }
 
 impl Panel {
@@ -66,7 +68,10 @@ pub fn toggle(app: &AppHandle, icon: Option<IconRect>) -> tauri::Result<()> {
 /// # Errors
 /// If the system gives no window.
 pub fn open(app: &AppHandle, section: Option<&str>) -> tauri::Result<()> {
-    Panel::with(app, |panel| panel.hidden_at = None);
+    Panel::with(app, |panel| {
+        panel.hidden_at = None;
+        panel.focused = false;
+    });
     let window = match app.get_webview_window(Page::Panel.label()) {
         Some(window) => {
             windows::navigate(&window, Some(section.unwrap_or_default()))?;
@@ -151,7 +156,11 @@ fn make(app: &AppHandle, section: Option<&str>) -> tauri::Result<WebviewWindow> 
     let app = app.clone();
     window.on_window_event(move |event| {
         let done = match event {
-            WindowEvent::Focused(false) => hide(&app),
+            WindowEvent::Focused(true) => {
+                Panel::with(&app, |panel| panel.focused = true);
+                Ok(())
+            }
+            WindowEvent::Focused(false) if Panel::with(&app, |panel| panel.focused) => hide(&app),
             WindowEvent::Destroyed => {
                 windows::go(&app, Page::Panel.label());
                 Ok(())

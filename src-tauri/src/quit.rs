@@ -1,12 +1,16 @@
 //! The end of the app. Asked once, it waits for a moment without an answer under way; asked again, it does not wait.
 //! Whatever else, a renewal under way is finished and saved.
 
+use std::io;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use gateway::snapshot::Snapshot;
 use tauri::AppHandle;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::crash::Traces;
+use crate::router::Router;
 use crate::shell::Shell;
 
 /// How an app ends that was told to.
@@ -54,24 +58,42 @@ pub fn end(app: &AppHandle, patience: Patience) {
 /// What must be done before the process ends, however it ends.
 pub fn last(app: &AppHandle) {
     let shell = Shell::of(app);
-    shell.router.stop();
-    shell.router.wait();
-    shell.traces.end();
+    last_of(&shell.router, &shell.traces);
 }
 
-/// The system's own ways to end a process: the first signal leaves ten seconds, the second none.
-pub fn heed_signals(app: &AppHandle) {
+fn last_of(router: &Router, traces: &Traces) {
+    router.stop();
+    router.wait();
+    traces.end();
+}
+
+/// The system's own ways to end a process: the first signal leaves ten seconds, the second none. They are heeded from
+/// the first moment on, when there is a router and not yet an app.
+///
+/// # Errors
+/// If a signal cannot be heeded.
+pub fn heed_signals(router: &Arc<Router>, traces: &Traces) -> io::Result<Arc<OnceLock<AppHandle>>> {
+    let made: Arc<OnceLock<AppHandle>> = Arc::default();
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
-        let app = app.clone();
+        let mut signal = tauri::async_runtime::block_on(async { signal(kind) })?;
+        let (made, router, traces) = (Arc::clone(&made), Arc::clone(router), traces.clone());
         tauri::async_runtime::spawn(async move {
-            let mut signal = match signal(kind) {
-                Ok(signal) => signal,
-                Err(error) => return tracing::warn!("a signal cannot be heeded: {error}"),
-            };
             while signal.recv().await.is_some() {
-                let before = Shell::of(&app).begin_ending();
-                end(&app, if before { Patience::None } else { Patience::Some });
+                match made.get() {
+                    Some(app) => {
+                        let before = Shell::of(app).begin_ending();
+                        end(app, if before { Patience::None } else { Patience::Some });
+                    }
+                    None => {
+                        let (router, traces) = (Arc::clone(&router), traces.clone());
+                        tauri::async_runtime::spawn_blocking(move || {
+                            last_of(&router, &traces);
+                            std::process::exit(0)
+                        });
+                    }
+                }
             }
         });
     }
+    Ok(made)
 }

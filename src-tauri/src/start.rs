@@ -71,8 +71,9 @@ fn begin() -> anyhow::Result<ExitCode> {
             let _ = wake.send(());
         }))
     };
+    let app = quit::heed_signals(&router, &traces).context("signals cannot be heeded")?;
     router.start();
-    let app = listen_at_the_door(&paths)?;
+    listen_at_the_door(&paths, Arc::clone(&app))?;
     let shell = Shell::new(router, paths, traces, crash, wake);
     let background = arguments.background;
     let built = platform::prepare(tauri::Builder::default())
@@ -124,7 +125,6 @@ fn begin() -> anyhow::Result<ExitCode> {
 fn set_up(tauri: &mut App, background: bool) {
     platform::settle(tauri);
     let app = tauri.handle();
-    quit::heed_signals(app);
     if let Some(tray) = tray::make(app) {
         app.manage(tray);
     }
@@ -170,17 +170,15 @@ fn be_the_only_one(paths: &Paths) -> anyhow::Result<Option<Instance>> {
     Ok(None)
 }
 
-/// Opens the door before there is an app to show: whoever knocks early is shown it later.
-fn listen_at_the_door(paths: &Paths) -> anyhow::Result<Arc<OnceLock<AppHandle>>> {
-    let app: Arc<OnceLock<AppHandle>> = Arc::default();
-    let shown = Arc::clone(&app);
-    door::open(&paths.door(), move || {
-        if let Some(app) = shown.get() {
+/// Opens the door before there is an app to show: a copy that knocks earlier ends all the same, for the app is on its
+/// way.
+fn listen_at_the_door(paths: &Paths, app: Arc<OnceLock<AppHandle>>) -> anyhow::Result<()> {
+    let asked = move || {
+        if let Some(app) = app.get() {
             show(app);
         }
-    })
-    .context("the app's own socket cannot be opened")?;
-    Ok(app)
+    };
+    door::open(&paths.door(), asked).context("the app's own socket cannot be opened")
 }
 
 impl Arguments {
