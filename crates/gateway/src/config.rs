@@ -42,6 +42,8 @@ pub struct Config {
     pub profiles_root: Option<PathBuf>,
     /// Further Claude configuration directories.
     pub config_dirs: Vec<PathBuf>,
+    /// How long a request is held open for a seat to return, in seconds; 0 for not at all.
+    pub hold_s: u16,
     /// What the owner wants of single seats.
     pub accounts: Vec<SeatWishes>,
     /// Whether no seat is given anything.
@@ -305,9 +307,7 @@ impl Written {
                 not_yet.push(key);
             }
         };
-        within("holdS", self.hold_s.unwrap_or(0), 0, 300)?;
         within("historyDays", self.history_days.unwrap_or(7), 1, 365)?;
-        later("holdS", self.hold_s.is_some_and(|hold| hold > 0));
         later("historyDays", self.history_days.is_some());
         later("proxy", self.proxy.is_some());
         later("language", self.language.is_some());
@@ -366,6 +366,7 @@ impl Written {
             include_default_account: self.include_default_account.unwrap_or(true),
             profiles_root: self.profiles_root,
             config_dirs: self.config_dirs,
+            hold_s: within("holdS", self.hold_s.unwrap_or(0), 0, 300)? as u16,
             accounts: self.accounts,
             paused: self.paused,
             claude_path: self.claude_path,

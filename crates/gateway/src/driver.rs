@@ -165,13 +165,7 @@ impl Driver {
         tokio::spawn(async move {
             let (poll, windows) = usage::poll(calls, &origin, &access, scheduler.now()).await;
             if !windows.is_empty() {
-                scheduler.observe(
-                    &id,
-                    Observation::Reading {
-                        windows,
-                        allowed: false,
-                    },
-                );
+                scheduler.observe(&id, Observation::Reading(windows));
             }
             scheduler.observe(&id, Observation::Polled(poll));
         });

@@ -150,6 +150,7 @@ impl Gateway {
             zone: ports.zone,
             budget: Arc::default(),
             owners: Arc::new(Mutex::default()),
+            settings: Arc::clone(&settings),
         };
         Self {
             proxy: Arc::new(proxy),

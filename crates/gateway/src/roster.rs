@@ -27,6 +27,8 @@ const FAILURES_TOLD: u32 = 3;
 pub struct Seat {
     /// Its short name: from the settings, else the organisation, else the directory. Never an e-mail address.
     pub label: String,
+    /// The name that its owner gave it.
+    pub named: Option<String>,
     /// The owner's e-mail address, for the owner's own screens.
     pub email: Option<String>,
     /// The organisation's name.
@@ -411,6 +413,7 @@ fn group(wishes: &[SeatWishes], readings: &BTreeMap<Profile, Reading>) -> BTreeM
         let (seat, logins) = seats.entry(id).or_insert_with(|| {
             let seat = Seat {
                 label: profile.name.clone(),
+                named: None,
                 email: None,
                 organization: None,
                 plan: None,
@@ -451,6 +454,7 @@ fn name(wishes: &[SeatWishes], seats: &mut BTreeMap<AccountId, Found>) {
             .clone()
             .filter(|name| !name.contains('@') && !name.trim().is_empty());
         let directory = seat.label.clone();
+        seat.named.clone_from(&wished);
         seat.label = wished.or(organization).unwrap_or(directory);
     }
     let labels: Vec<String> = seats.values().map(|(seat, _)| seat.label.clone()).collect();

@@ -17,8 +17,8 @@ use crate::roster::Seat;
 pub use crate::devices::DeviceView;
 pub use next::{Forecast, ForecastState, Next, Nobody, Why};
 use next::{forecast, next};
-use seat::seat_view;
-pub use seat::{ExtraUsage, LoginTrouble, Rest, SeatState, SeatView, WindowView};
+use seat::{Known, seat_view};
+pub use seat::{ExtraUsage, LoginTrouble, Rest, RestCause, SeatState, SeatView, WindowView};
 
 /// The shape's version; a reader that knows a lower one may go by the fields it knows.
 pub const VERSION: u32 = 2;
@@ -65,11 +65,16 @@ pub struct Snapshot {
 /// What the pool and the roster know at `now`; the rest is empty.
 pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Snapshot {
     let view = |account: &Account| {
-        let (seat, renewals) = (seats.get(&account.id)?, pool.renewals(&account.id)?);
-        Some(seat_view(account, renewals, seat, now))
+        let known = Known {
+            renewals: pool.renewals(&account.id)?,
+            polls: pool.polls(&account.id),
+            burns: pool.burns(&account.id),
+        };
+        Some(seat_view(account, &known, seats.get(&account.id)?, now))
     };
     let mut seats: Vec<SeatView> = pool.accounts().filter_map(view).collect();
-    seats.sort_by(|one, other| (one.order, &one.label).cmp(&(other.order, &other.label)));
+    let place = |seat: &SeatView| seat.order.unwrap_or(u32::MAX);
+    seats.sort_by(|one, other| (place(one), &one.label).cmp(&(place(other), &other.label)));
     Snapshot {
         version: VERSION,
         program: env!("CARGO_PKG_VERSION").into(),
@@ -83,7 +88,7 @@ pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Sna
             paused: false,
         },
         next: next(pool, &seats, now),
-        forecast: forecast(&seats),
+        forecast: forecast(pool, now),
         seats,
         devices: Vec::new(),
         switches: Vec::new(),
@@ -139,11 +144,11 @@ pub struct Switch {
 pub enum Cause {
     /// A limit was reached.
     Limit,
-    /// The owner paused, drained or reordered.
-    Owner,
-    /// The login was refused or ran out.
-    Login,
-    /// Anthropic could not be reached, or had trouble of its own.
+    /// The owner wanted it so.
+    Manual,
+    /// The seat's login is of no use.
+    Token,
+    /// The seat could not serve.
     Unreachable,
     /// Another seat had clearly more room.
     Room,

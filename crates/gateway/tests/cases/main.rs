@@ -10,6 +10,7 @@ mod limits;
 mod logins;
 mod network;
 mod onboarding;
+mod outcomes;
 mod renewal;
 mod routing;
 mod security;
