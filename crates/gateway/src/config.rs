@@ -214,33 +214,16 @@ const fn yes() -> bool {
 
 impl Config {
     /// Reads the settings from `path`. A missing file, or one without a key, gets a new key and is saved; a file that
-    /// others can read is closed to them.
+    /// others can read is closed to them. Hold the instance lock where that may be.
     ///
     /// # Errors
     /// If the file cannot be read, written or understood, or a value is out of range. The file is then as it was.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let file = |source| ConfigError::File {
-            path: path.to_owned(),
-            source,
-        };
-        let text = match fs::read(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => b"{}".to_vec(),
-            Err(error) => return Err(file(error)),
-        };
-        let form = |what: String| ConfigError::Form {
-            path: path.to_owned(),
-            what,
-        };
-        let config = Self::parse(&text).map_err(|error| match error {
-            ConfigError::Form { what, .. } => form(what),
-            ConfigError::Value { key, want } => form(format!("`{key}` {want}")),
-            other => other,
-        })?;
-        if let Some(config) = config {
-            close_to_others(path).map_err(file)?;
+        if let Some(config) = Self::read(path)? {
             return Ok(config);
         }
+        let (file, form) = (|source| file(path, source), |what| form(path, what));
+        let text = text(path).map_err(file)?.unwrap_or_else(|| b"{}".to_vec());
         let mut written: Map<String, Value> = serde_json::from_slice(&text).map_err(|error| form(error.to_string()))?;
         written.insert("routerKey".into(), new_key().into());
         let text = serde_json::to_vec_pretty(&written).map_err(|error| form(error.to_string()))?;
@@ -249,6 +232,26 @@ impl Config {
             Some(config) => Ok(config),
             None => Err(form("has no `routerKey`".into())),
         }
+    }
+
+    /// Reads the settings from `path` and changes nothing but the mode of a file that others can read; `None` if there
+    /// is no file, or no key in it.
+    ///
+    /// # Errors
+    /// If the file cannot be read or understood, or a value is out of range.
+    pub fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
+        let Some(text) = text(path).map_err(|source| file(path, source))? else {
+            return Ok(None);
+        };
+        let config = Self::parse(&text).map_err(|error| match error {
+            ConfigError::Form { what, .. } => form(path, what),
+            ConfigError::Value { key, want } => form(path, format!("`{key}` {want}")),
+            other => other,
+        })?;
+        if config.is_some() {
+            close_to_others(path).map_err(|source| file(path, source))?;
+        }
+        Ok(config)
     }
 
     /// Reads the settings from the file's text; `None` if all is well but the key is still missing.
@@ -265,6 +268,29 @@ impl Config {
         let key = written.router_key.clone();
         let config = written.check()?;
         Ok(key.map(|router_key| Self { router_key, ..config }))
+    }
+}
+
+/// The file's text, if there is one.
+fn text(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn file(path: &Path, source: io::Error) -> ConfigError {
+    ConfigError::File {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn form(path: &Path, what: String) -> ConfigError {
+    ConfigError::Form {
+        path: path.to_owned(),
+        what,
     }
 }
 

@@ -473,6 +473,7 @@ impl Exchange {
         if next == Next::Deliver {
             if outcome == Outcome::OauthUnsupported {
                 let message = answer.error.map(|error| error.message).unwrap_or_default();
+                let label = self.proxy.roster.label(&account);
                 return Some(self.own_answer(&label, &ProxyError::OauthUnsupported { message }));
             }
             if matches!(outcome, Outcome::WrongPlace | Outcome::Challenged) {

@@ -12,6 +12,8 @@ use jiff::Timestamp;
 use pool::{Account, AccountId, Policy, Pool};
 use serde::{Deserialize, Serialize};
 
+use crate::reads;
+pub use crate::reads::Why as ReadWhy;
 use crate::roster::Seat;
 
 pub use crate::devices::DeviceView;
@@ -58,7 +60,7 @@ pub struct Snapshot {
     pub activity: Option<Activity>,
     /// What is the matter, the gravest first.
     pub problems: Vec<Problem>,
-    /// What was read of the owner's logins, newest first.
+    /// The logins that were read since the start, by name, each one's last reading.
     pub reads: Vec<Read>,
 }
 
@@ -219,12 +221,22 @@ pub enum ProblemKind {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct Read {
-    /// The file, or the Keychain item's name.
+    /// `Keychain item NAME`, or a file's path.
     pub what: String,
     /// When it was read last.
     pub when: i64,
     /// What for.
-    pub why: String,
+    pub why: ReadWhy,
+}
+
+impl From<reads::Read> for Read {
+    fn from(read: reads::Read) -> Self {
+        Self {
+            what: read.what,
+            when: read.when.as_second(),
+            why: read.why,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use gateway::snapshot::{
     Activity, Cause, DeviceView, ExtraUsage, Forecast, ForecastState, LoginTrouble, Next, Nobody, Problem, ProblemKind,
-    Read, RefusedKey, Rest, RestCause, Routing, SeatState, SeatView, Snapshot, Switch, VERSION, Why, WindowView,
+    Read, ReadWhy, RefusedKey, Rest, RestCause, Routing, SeatState, SeatView, Snapshot, Switch, VERSION, Why, WindowView,
 };
 
 /// Tuesday, 1 December 2026, 13:54 UTC.
@@ -199,7 +199,7 @@ fn serving(seats: Vec<SeatView>) -> Snapshot {
         reads: vec![Read {
             what: "Claude Code-credentials".into(),
             when: NOW - 4 * HOUR,
-            why: "renewal".into(),
+            why: ReadWhy::Renewal,
         }],
         seats,
     }

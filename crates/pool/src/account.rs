@@ -4,7 +4,7 @@ use alloc::{borrow::ToOwned, collections::BTreeMap, string::String, vec::Vec};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::bench::{Bench, Cause};
+use crate::bench::{Bench, Cause, Scope};
 use crate::id::AccountId;
 use crate::window::{Window, WindowKind, Windows};
 use crate::wishes::Wishes;
@@ -125,6 +125,12 @@ impl Account {
     pub(crate) fn rest(&mut self, bench: Bench) {
         self.benches.retain(|known| known.scope != bench.scope);
         self.benches.push(bench);
+        let is_of_a_model = |bench: &Bench| matches!(bench.scope, Scope::Model(_));
+        if self.benches.iter().filter(|bench| is_of_a_model(bench)).count() > MODELS {
+            // The oldest stands in front.
+            self.benches
+                .remove(self.benches.iter().position(is_of_a_model).unwrap_or_default());
+        }
     }
 
     /// Takes in a window as it was seen by a request or a poll that began at `began`. A reading with room ends the rest
@@ -217,6 +223,7 @@ impl Models {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::Source;
 
     #[test]
     fn a_token_is_usable_until_the_instant_it_expires() {
@@ -247,6 +254,13 @@ mod tests {
         }
         models.note_served(&"x".repeat(1_000), at(100));
         assert_eq!(models.served().count(), MODELS);
+        let mut account = Account::new(AccountId::new("a"));
+        for n in 0..100 {
+            let scope = Scope::Model(alloc::format!("claude-{n}"));
+            account.rest(Bench::new(scope, Cause::NotInPlan, Source::Rule, at(n), at(n + 10)));
+        }
+        assert_eq!(account.benches.len(), MODELS);
+        assert_eq!(account.benches[0].since, at(100 - MODELS as i64));
         assert!(models.has_served("claude-99") && !models.has_served("claude-0"));
     }
 }

@@ -2,6 +2,7 @@
 
 import type { Cause } from './bindings/Cause';
 import type { LoginTrouble } from './bindings/LoginTrouble';
+import type { ReadWhy } from './bindings/ReadWhy';
 import type { RestCause } from './bindings/RestCause';
 import type { Problem } from './bindings/Problem';
 import type { SeatView } from './bindings/SeatView';
@@ -96,9 +97,16 @@ export function row(seat: SeatView, now: number): Row {
     case 'renewing':
       return words('ring', 'seat.renewing');
     case 'needsLogin':
-      return seat.state.trouble === 'retrying'
-        ? words('ring', 'seat.retrying', { label: 'act.tryNow', act: { do: 'tryNow', seat: seat.id } })
-        : words('warn', 'seat.expired', login);
+      switch (seat.state.trouble) {
+        case 'retrying':
+          return words('ring', 'seat.retrying', { label: 'act.tryNow', act: { do: 'rescan' } });
+        case 'keychainLocked':
+          return words('warn', 'seat.locked', { label: 'act.tryNow', act: { do: 'rescan' } });
+        case 'keychainAsks':
+          return words('warn', 'seat.needsPermission', { label: 'act.allow', act: { do: 'allow', seat: seat.id } });
+        default:
+          return words('warn', 'seat.expired', login);
+      }
     case 'resting': {
       const key = restKey[seat.state.cause];
       if (key) return words('ring', key, { label: 'act.tryNow', act: { do: 'tryNow', seat: seat.id } });
@@ -220,10 +228,13 @@ export const troubleKey: Record<LoginTrouble, Key> = {
   rejected: 'trouble.rejected',
   uncertain: 'trouble.uncertain',
   unreadable: 'trouble.unreadable',
+  keychainLocked: 'trouble.keychainLocked',
+  keychainAsks: 'note.needsPermission',
+  claudeCodes: 'trouble.claudeCodes',
 };
 
-/** What a login was read for, as the router says it. */
-export const readKey: Record<string, Key> = {
+/** What a login was read for. */
+export const readKey: Record<ReadWhy, Key> = {
   first: 'read.first',
   changed: 'read.changed',
   again: 'read.again',

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use pool::{Account, Burns, Cause, Renewal, Renewals, Token, UsagePolls, WindowKind, Wishes};
 use serde::{Deserialize, Serialize};
 
-use crate::roster::Seat;
+use crate::roster::{Seat, Unread};
 
 /// One seat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,6 +223,12 @@ pub enum LoginTrouble {
     Uncertain,
     /// Its file cannot be read; the last good login is used while it lasts.
     Unreadable,
+    /// The Keychain is locked; the last good login is used while it lasts.
+    KeychainLocked,
+    /// macOS asks for permission to read it, and nobody gave it yet.
+    KeychainAsks,
+    /// Only Claude Code can save it, and it could not be asked to.
+    ClaudeCodes,
 }
 
 impl LoginTrouble {
@@ -237,6 +243,11 @@ impl LoginTrouble {
             Self::Unsaved => "renewed login could not be saved yet; do not quit the router until it could",
             Self::Rejected => "Anthropic no longer accepts this login; log in again with `claude`",
             Self::Unreadable => "login file cannot be read; the last good login is used while it lasts",
+            Self::KeychainLocked => "the Keychain is locked; log in at the Mac's own screen, and it is read by itself",
+            Self::KeychainAsks => {
+                "macOS asks for permission to read this login; say \"Always Allow\" when it asks again, or ask for a new look"
+            }
+            Self::ClaudeCodes => "only Claude Code can save this login, so it must renew it; start `claude` once",
             Self::Uncertain => {
                 "a renewal's answer was lost, and this login may have ended with it; log in again with `claude`"
             }
@@ -350,14 +361,20 @@ fn even_pace(kind: &WindowKind, resets_at: Option<Timestamp>, now: Timestamp) ->
 
 /// What is the matter with a seat's login, as its renewals tell.
 fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
+    let unreadable = seat.unreadable.map(|trouble| match trouble {
+        Unread::Damaged => LoginTrouble::Unreadable,
+        Unread::Locked => LoginTrouble::KeychainLocked,
+        Unread::Permission => LoginTrouble::KeychainAsks,
+    });
     match renewals.last() {
         Some(Renewal::Rejected) => Some(LoginTrouble::Rejected),
         Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
+        Some(Renewal::Failed(_) | Renewal::CannotSave) if seat.not_ours.is_some() => Some(LoginTrouble::ClaudeCodes),
         Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
         Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),
-        Some(Renewal::Failed(_) | Renewal::Unreachable) => Some(LoginTrouble::Retrying),
+        Some(Renewal::Failed(_) | Renewal::Unreachable) => unreadable.or(Some(LoginTrouble::Retrying)),
         None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
-        None | Some(Renewal::Done | Renewal::Busy) => seat.unreadable.then_some(LoginTrouble::Unreadable),
+        None | Some(Renewal::Done | Renewal::Busy) => unreadable,
     }
 }
 
@@ -366,7 +383,13 @@ fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) ->
         return SeatState::Paused;
     }
     match account.token {
-        Token::Missing if seat.unreadable => return SeatState::Unreadable,
+        Token::Missing if seat.unreadable == Some(Unread::Damaged) => return SeatState::Unreadable,
+        Token::Missing if seat.unreadable == Some(Unread::Permission) => return SeatState::NeedsPermission,
+        Token::Missing if seat.unreadable.is_some() => {
+            return SeatState::NeedsLogin {
+                trouble: login_trouble(renewals, seat).unwrap_or(LoginTrouble::Unreadable),
+            };
+        }
         Token::Missing => return SeatState::LoggedOut,
         token @ (Token::Refused { .. } | Token::Valid { .. }) if !token.is_usable(now) => {
             return match login_trouble(renewals, seat) {

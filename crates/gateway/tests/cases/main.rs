@@ -6,6 +6,7 @@ mod support;
 
 mod exhausted;
 mod headers;
+mod keychain;
 mod limits;
 mod logins;
 mod network;

@@ -486,7 +486,9 @@ async fn a_herd_of_thirty_that_fails_over_meets_few_refusals_and_the_clients_non
     bench.sandbox.script_always("tok-X", MESSAGES, full());
     bench.sandbox.script_always("tok-A", MESSAGES, full());
     for seat in ["tok-B", "tok-C"] {
-        bench.sandbox.script_always(seat, MESSAGES, Answer::ok().after_ms(2_000));
+        bench
+            .sandbox
+            .script_always(seat, MESSAGES, Answer::ok().after_ms(2_000));
     }
     bench.sandbox.take_requests();
     let replies = join_all((0..30).map(|number| bench.send(turn(number)))).await;
