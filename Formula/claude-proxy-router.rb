@@ -32,6 +32,8 @@ class ClaudeProxyRouter < Formula
       This takes the place of the earlier Node tool of the same name, with its settings and its key.
 
       One router runs for each user: this command, or the app of the cask of the same name.
+      To have the system start it: claude-proxy-router install, or brew services. The first leaves it
+      a minute to end, so that a login that is being renewed is saved.
 
       Over SSH, and while nobody is logged in at its screen, a Mac keeps its Keychain closed; logins kept there
       are read once somebody has logged in.

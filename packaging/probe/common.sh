@@ -6,14 +6,15 @@
 
 name="Claude Proxy Router"
 identifier=io.github.choiyounggi.claude-proxy-router
+applications=${APPLICATIONS:-/Applications}
 ping=http://127.0.0.1:18787/_router/ping
 
 say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 stop() { say "$*"; exit 1; }
 
-# until_true SECONDS WHAT COMMAND…: looks once a second.
+# until_true SECONDS WHAT COMMAND…: looks once a second, or PATIENCE times.
 until_true() {
-  left=$1 what=$2
+  left=${PATIENCE:-$1} what=$2
   shift 2
   until "$@" >/dev/null 2>&1; do
     left=$((left - 1))

@@ -41,7 +41,9 @@ export const facts = {
 
 const NOW = snapshots.five.now;
 const MINUTE = 60;
-const seat = (order) => `acc-${order}/org-${order}`;
+const LABELS = snapshots.five.seats.map((seat) => seat.label);
+const DEVICES = Object.fromEntries(snapshots.five.devices.map((device) => [device.id, device.name]));
+const WORDS = { sameConversation: 'same conversation', mostRoom: 'most room', instead: 'took over', onlyOne: 'only seat' };
 
 /** The day's requests, as the log tells them; times are the snapshots'. */
 const requests = [
@@ -60,25 +62,28 @@ const requests = [
     ]),
   ),
 ].map(([device, model, order, why, status, tokensIn, tokensOut, ms, retries, ago], index) => ({
-  id: `r${index}`,
+  number: 1_000 - index,
   at: NOW - ago,
-  device,
+  device: DEVICES[device],
+  path: '/v1/messages',
   model,
-  seat: seat(order),
-  why,
+  seat: LABELS[order],
   status,
-  tokensIn,
-  tokensOut,
-  ms,
+  reason: WORDS[why],
+  tokens: tokensIn === null ? null : { input: 1_200, output: tokensOut, cacheRead: tokensIn - 1_200, cacheWrite: 0 },
+  headMs: ms / 2,
+  wholeMs: ms,
+  end: 'whole',
   retries,
+  attempts: [],
 }));
 
 const switches = [
-  { at: NOW - 2 * MINUTE, from: seat(2), to: seat(0), cause: 'limit', limit: '5-hour' },
-  { at: NOW - 176 * MINUTE, from: seat(1), to: seat(2), cause: 'unreachable', limit: null },
-  { at: NOW - 322 * MINUTE, from: seat(4), to: seat(1), cause: 'login', limit: null },
-  { at: NOW - 1_040 * MINUTE, from: seat(1), to: seat(2), cause: 'owner', limit: null },
-  { at: NOW - 1_239 * MINUTE, from: seat(0), to: seat(1), cause: 'limit', limit: '5-hour' },
+  { at: NOW - 2 * MINUTE, from: LABELS[2], to: LABELS[0], cause: 'limit', words: '' },
+  { at: NOW - 176 * MINUTE, from: LABELS[1], to: LABELS[2], cause: 'unreachable' },
+  { at: NOW - 322 * MINUTE, from: LABELS[4], to: LABELS[1], cause: 'token' },
+  { at: NOW - 1_040 * MINUTE, from: LABELS[1], to: LABELS[2], cause: 'manual' },
+  { at: NOW - 1_239 * MINUTE, from: LABELS[0], to: LABELS[1], cause: 'limit', words: '' },
 ];
 
 const usage = [0, 2, 5, 6, 6, 12, 18, 18, 22, 24, 24, 26, 26, 30, 38, 49, 49, 57].map((percent, index, all) => ({
@@ -92,7 +97,7 @@ export const answers = {
   switches,
   usageHistory: usage,
   tokens: [
-    { day: '2026-12-01', device: 'd1', model: 'claude-opus-5-5', requests: 212, input: 1_204_000, output: 48_000, cacheRead: 9_100_000, cacheWrite: 410_000 },
+    { day: '2026-12-01', device: 'MacBook Pro', model: 'claude-opus-5-5', requests: 212, input: 1_204_000, output: 48_000, cacheRead: 9_100_000, cacheWrite: 410_000 },
   ],
   settings: {
     host: ['127.0.0.1', '100.84.12.1'],
@@ -150,8 +155,8 @@ function standIn({ snapshot, facts, answers, theme }) {
     command: ({ command }) => {
       if (command.verb === 'set' && command.key.startsWith('app.')) return null;
       if (command.verb === 'connect') return { block: answers.connect[command.mode][command.form].replace('KEY', command.key), url: '' };
-      if (command.verb === 'requests' && command.device) return answers.requests.filter((one) => one.device === command.device || command.device === 'd4').slice(0, command.limit);
-      if (command.verb === 'requests' && command.seat) return answers.requests.filter((one) => one.seat === command.seat);
+      if (command.verb === 'requests' && command.device) return answers.requests.filter((one) => command.device === 'd4' || one.device === snapshot.devices.find((device) => device.id === command.device)?.name).slice(0, command.limit);
+      if (command.verb === 'requests' && command.seat) return answers.requests.filter((one) => one.seat === snapshot.seats.find((seat) => seat.id === command.seat)?.label);
       return answers[command.verb] ?? null;
     },
     'plugin:event|listen': ({ event, handler }) => heard.set(event, [...(heard.get(event) ?? []), handler]) && handler,

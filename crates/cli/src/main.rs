@@ -3,14 +3,22 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod devices;
+mod doctor;
+mod exec;
+mod logging;
 mod make_believe;
+mod onboard;
 mod ping;
+mod service;
 mod show;
 mod start;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use gateway::control;
 use gateway::paths::Paths;
@@ -34,6 +42,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Set everything up: seats, address, port, key, service.
+    Onboard(onboard::Options),
     /// Run the router in the foreground.
     Start(start::Options),
     /// Show every seat: how full, what state, when it returns.
@@ -42,9 +52,43 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show the address and the key that another device needs.
+    /// Have the router start by itself.
+    Install,
+    /// No longer.
+    Uninstall {
+        /// Remove settings, keys and what was learnt, too.
+        #[arg(long)]
+        purge: bool,
+    },
+    /// The devices and their keys.
+    Devices {
+        #[command(subcommand)]
+        verb: devices::Verb,
+    },
+    /// Show what to set on a device.
+    Connect {
+        /// The device's key.
+        #[arg(long)]
+        key: Option<String>,
+        #[command(flatten)]
+        wanted: devices::Wanted,
+    },
+    /// On another device: remember the router of a link that `devices add` printed.
+    Join {
+        /// The link.
+        link: String,
+    },
+    /// Run a command through the router; with this device's own login where the router does not answer.
+    Exec {
+        /// The command and its arguments, after `--`.
+        #[arg(required = true, last = true)]
+        command: Vec<OsString>,
+    },
+    /// Show what to look at when something is wrong, without a secret.
+    Doctor,
+    /// Show the address and the key of the first device.
     Key,
-    /// Check a router from here: name, connection, service, key.
+    /// Check a router from here: name, connection, service, key, seat.
     Ping {
         /// The router's address, such as `http://100.64.0.1:18787`.
         url: String,
@@ -98,9 +142,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    log_to_stderr();
-    match run(arguments) {
+    match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             show::error(&error);
@@ -111,11 +153,34 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     let paths = places(arguments.config)?;
+    let log = match &arguments.command {
+        Command::Start(options) => options.log(),
+        _ => None,
+    };
+    logging::begin(log).with_context(|| log.map_or_else(String::new, |path| path.display().to_string()))?;
     match arguments.command {
         Command::Start(options) => start::run(&paths, &options),
         Command::Status { json } => show::status(&client::status(&paths)?, json),
-        Command::Key => show::key(&gateway::config::Config::load(&paths.config)?),
-        Command::Ping { url, key } => show::pinged(&ping::ping(&url, &key)?),
+        Command::Onboard(options) => onboard::run(&paths, &options),
+        Command::Install => service::install(&paths),
+        Command::Uninstall { purge } => service::uninstall(&paths, purge),
+        Command::Devices { verb } => devices::run(&paths, verb),
+        Command::Connect { key, wanted } => devices::block(&paths, key.as_deref(), &wanted),
+        Command::Join { link } => exec::join(&paths, &link),
+        Command::Exec { command } => exec::exec(&paths, &command),
+        Command::Doctor => {
+            doctor::run(&paths);
+            Ok(())
+        }
+        Command::Key => {
+            let config = gateway::config::Config::read(&paths.config)?;
+            show::key(&config.context("there are no settings yet: run `claude-proxy-router onboard`, or start it")?)
+        }
+        Command::Ping { url, key } => {
+            ping::ping(&url, &key)?;
+            show::line(&format!("The router at {url} answers, and the key is good."));
+            Ok(())
+        }
         Command::Stop => client::stop(&paths),
         Command::Pause { seat } => order(&paths, &control::Command::Pause { seat }),
         Command::Resume { seat } => order(&paths, &control::Command::Resume { seat }),
@@ -145,15 +210,4 @@ fn places(config: Option<PathBuf>) -> anyhow::Result<Paths> {
         .ok_or_else(|| anyhow::anyhow!("the home directory is not known: set HOME"))?;
     let config = config.map(std::path::absolute).transpose()?;
     Ok(Paths::new(&home, config, |name| std::env::var(name).ok()))
-}
-
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("CLAUDE_PROXY_ROUTER_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_target(false)
-        .init();
 }

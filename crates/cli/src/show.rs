@@ -12,13 +12,12 @@ use std::path::Path;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use gateway::config::Config;
+use gateway::devices::DeviceView;
 use gateway::error;
 use gateway::snapshot::{LoginTrouble, SeatView, Snapshot, WindowView};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
-
-use crate::ping::Pinged;
 
 /// Prints one line.
 pub(crate) fn line(text: &str) {
@@ -35,7 +34,7 @@ pub(crate) fn started(snapshot: &Snapshot, config: &Path) {
     println!(
         "Claude Proxy Router {} listens on {}",
         snapshot.program,
-        snapshot.listening.join(" and ")
+        listening(snapshot)
     );
     println!("Settings: {}", config.display());
     match snapshot.seats.is_empty() {
@@ -74,7 +73,7 @@ pub(crate) fn status(snapshot: &Snapshot, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let sandbox = if snapshot.sandbox { "SANDBOX · " } else { "" };
-    println!("{sandbox}listening on {}", snapshot.listening.join(" and "));
+    println!("{sandbox}listening on {}", listening(snapshot));
     match snapshot.seats.is_empty() {
         true => println!("No Claude login was found on this machine; log in with `claude`."),
         false => println!("{}", table(snapshot, &TimeZone::system())),
@@ -96,10 +95,39 @@ pub(crate) fn key(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints that a router answered.
-pub(crate) fn pinged(pinged: &Pinged) -> anyhow::Result<()> {
-    println!("The router at {} answers, and the key is good.", pinged.url);
-    Ok(())
+/// Prints the devices.
+pub(crate) fn devices(devices: &[DeviceView], now: i64) {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(["DEVICE", "SEATS", "REQUESTS", "LAST SEEN", "ID"]);
+    for device in devices {
+        let seats = device
+            .seats
+            .as_ref()
+            .map_or_else(|| "all".into(), |seats| seats.join(", "));
+        let seen = device.last_seen_at.map_or_else(dash, |seen| match now - seen {
+            ..60 => "just now".into(),
+            seconds => format!("{} ago", error::span(SignedDuration::from_secs(seconds))),
+        });
+        let name = match device.revoked {
+            true => format!("{} (shut out)", device.name),
+            false => device.name.clone(),
+        };
+        table.add_row([name, seats, device.requests.to_string(), seen, device.id.clone()]);
+    }
+    println!("{table}");
+}
+
+/// Prints a question and stays on its line.
+pub(crate) fn question(text: &str) {
+    print!("{text}");
+}
+
+/// Says something beside what a command prints.
+pub(crate) fn notice(text: &str) {
+    eprintln!("claude-proxy-router: {text}");
 }
 
 /// Prints the settings.
@@ -112,6 +140,18 @@ pub(crate) fn settings(settings: &Value, json: bool) -> anyhow::Result<()> {
         println!("{key}: {value}");
     }
     Ok(())
+}
+
+/// Where it listens, and where it cannot yet.
+fn listening(snapshot: &Snapshot) -> String {
+    let mut words = match snapshot.listening.is_empty() {
+        true => "no address".into(),
+        false => snapshot.listening.join(" and "),
+    };
+    if !snapshot.waiting.is_empty() {
+        words += &format!(", waiting for {}", snapshot.waiting.join(" and "));
+    }
+    words
 }
 
 fn table(snapshot: &Snapshot, zone: &TimeZone) -> Table {

@@ -1,14 +1,20 @@
 //! `start`: the router in the foreground, over the logins found or over made-up ones.
 
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use gateway::config::Config;
-use gateway::credential::Files;
+use gateway::connect;
+use gateway::credential::{Files, Store};
+use gateway::holder;
 use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
-use gateway::ports::{self, Network, SystemClock};
+use gateway::ping::{self, PingError, Step};
+use gateway::ports::{self, Clock as _, Network, SystemClock};
+use gateway::reads::{Asking, Reads, Why};
 use gateway::{Handle, Ports};
 use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,6 +34,16 @@ pub(crate) struct Options {
     /// Listen on this port instead of the one in the settings.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
+    /// Log to this file instead of standard error; it is put aside when it is long.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+}
+
+impl Options {
+    /// The file to log to.
+    pub(crate) fn log(&self) -> Option<&Path> {
+        self.log.as_deref()
+    }
 }
 
 pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
@@ -48,8 +64,19 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
                 paths.config.display()
             );
         }
-        let ports = network(&config)?;
-        let handle = gateway::start(config, paths, ports, false).map_err(explain)?;
+        let ports = network(&config, gateway::keychain::on_this_machine(paths))?;
+        let key = config.router_key.clone();
+        let handle = match gateway::start(config, paths, ports, false) {
+            Ok(handle) => handle,
+            Err(error) => {
+                let router = router_at(&error, &key).await;
+                let explained = explain(error);
+                return Err(match router {
+                    Some(router) => explained.context(router),
+                    None => explained,
+                });
+            }
+        };
         show::started(&handle.snapshot(), &paths.config);
         until_stopped(handle).await
     })
@@ -59,7 +86,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
 async fn start_sandbox(options: &Options) -> anyhow::Result<()> {
     let made_up = MadeUp::new().await?;
     let config = made_up.config(options.port)?;
-    let ports = network(&config)?;
+    let ports = network(&config, Arc::new(Files))?;
     let handle = gateway::start(config, made_up.paths(), ports, true).map_err(explain)?;
     show::started_sandbox(
         &handle.snapshot(),
@@ -76,10 +103,16 @@ fn has_no_login(paths: &Paths) -> anyhow::Result<bool> {
         true => Config::load(&paths.config)?,
         false => Config::parse(br#"{"routerKey":"not-used-yet"}"#)?.context("built-in settings")?,
     };
+    let (store, reads) = (gateway::keychain::on_this_machine(paths), Reads::default());
+    let asking = Asking {
+        why: Why::First,
+        now: SystemClock.now(),
+        reads: &reads,
+    };
     let profiles = gateway::profile::discover(&config, paths);
     Ok(!profiles
         .iter()
-        .any(|profile| gateway::credential::read(&Files, profile).is_ok()))
+        .any(|profile| gateway::credential::read(&*store, profile, &asking).is_ok()))
 }
 
 /// The instance lock; `None` if another router holds it, which is no failure.
@@ -94,8 +127,8 @@ fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
     }
 }
 
-/// The real network, with TLS only where something is reached by it.
-fn network(config: &Config) -> anyhow::Result<Ports> {
+/// The real network, with TLS only where something is reached by it, and that store.
+pub(crate) fn network(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Ports> {
     let secure = [&config.upstream, &config.token_url]
         .iter()
         .any(|url| url.scheme_str() == Some("https"));
@@ -107,30 +140,50 @@ fn network(config: &Config) -> anyhow::Result<Ports> {
         clock: Arc::new(SystemClock),
         calls: ports::own_calls(tls.clone())?,
         network: Arc::new(Network::new(move || ports::pooled(tls.clone()))),
-        store: Arc::new(Files),
+        store,
         zone: TimeZone::system(),
         seed: gateway::chance(),
     })
 }
 
-/// A port that is taken has a way out.
+/// A port that is taken has a way out; its holder is told and left alone.
 fn explain(error: gateway::StartError) -> anyhow::Error {
     let hint = match &error {
         gateway::StartError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            format!(
-                "port {} is taken by another program; choose another with `--port`, or `port` in the settings",
-                address.port()
-            )
-        }
-        gateway::StartError::Listen { address, source } if source.kind() == std::io::ErrorKind::AddrNotAvailable => {
-            format!(
-                "{} is not an address of this machine now; `host` in the settings names it",
-                address.ip()
-            )
+            taken(*address)
         }
         _ => return error.into(),
     };
     anyhow::Error::new(error).context(hint)
+}
+
+fn taken(address: SocketAddr) -> String {
+    let port = address.port();
+    let holder = holder::of(port).map_or_else(String::new, |holder| {
+        format!(", `{}` (process {})", holder.name, holder.pid)
+    });
+    let free = holder::free_port(&[address]).map_or_else(
+        || "choose another with `--port`, or `port` in the settings".into(),
+        |free| format!("{free} is free: `--port {free}`, or `port` in the settings"),
+    );
+    format!("port {port} is taken by another program{holder}; {free}")
+}
+
+/// Whether what holds the port is a router: then it can be used instead of starting another.
+async fn router_at(error: &gateway::StartError, key: &str) -> Option<String> {
+    let gateway::StartError::Listen { address, .. } = error else {
+        return None;
+    };
+    let url = connect::url(address.ip(), address.port());
+    match ping::ping(&url, key, Duration::from_secs(2)).await {
+        Ok(()) | Err(PingError { step: Step::Seat, .. }) => Some(
+            "a router that knows this key answers there already: use it, or stop it before you start another".into(),
+        ),
+        Err(PingError { step: Step::Key, .. }) => {
+            Some("another router answers there already, with another key: stop it, or choose another port".into())
+        }
+        Err(_) => None,
+    }
 }
 
 /// Waits until the router ends, by a signal or by the `stop` command. A second signal ends it at once.

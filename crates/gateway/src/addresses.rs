@@ -101,7 +101,7 @@ pub fn is_here(ip: IpAddr, listed: &[Listed]) -> bool {
 /// The address to tell another device: one of those listened on, Tailscale's before the local network's before this
 /// machine's own. Where all are listened on, one of the candidates.
 pub fn best(listening: &[IpAddr], candidates: &[Candidate]) -> IpAddr {
-    let any = listening.iter().any(|ip| ip.is_unspecified());
+    let any = listening.iter().any(IpAddr::is_unspecified);
     let rank = |candidate: &&Candidate| match candidate.kind {
         Kind::Tailscale => 0,
         Kind::Lan => 1,

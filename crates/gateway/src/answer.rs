@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::response::Parts;
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
-use pool::{AccountId, Next, Outcome, Reason, Window, WindowKind};
+use pool::{AccountId, Chances, End, Heard, Next, Outcome, Reason, Request};
 
 use crate::anthropic::{self, ErrorBody, Limits, Opening};
 use crate::body::{LeasedBody, Tap};
@@ -35,8 +35,6 @@ pub struct Answer {
     pub access: Secret,
     /// The answer's head.
     pub head: Parts,
-    /// What it means.
-    pub outcome: Outcome,
     /// The error that it tells, where its body was read.
     pub error: Option<ErrorBody>,
     /// The claim on the seat, until it is settled.
@@ -44,14 +42,6 @@ pub struct Answer {
     /// What was read of the body already.
     read: Vec<Bytes>,
     rest: Body,
-}
-
-/// What a head says of the seat's allowances.
-pub struct Reading {
-    /// The allowances.
-    pub windows: Vec<(WindowKind, Window)>,
-    /// Whether the answer was within every limit.
-    pub allowed: bool,
 }
 
 impl Answer {
@@ -63,7 +53,6 @@ impl Answer {
             reason,
             access,
             head,
-            outcome: Outcome::Served,
             error: None,
             lease: Some(lease),
             read: Vec::new(),
@@ -76,35 +65,39 @@ impl Answer {
         forward::is_event_stream(self.head.status, &self.head.headers)
     }
 
-    /// Reads as much as decides what it means. Returns what its head says of the seat's allowances, as of `now`.
-    pub async fn understand(&mut self, now: Timestamp) -> Reading {
-        let limits = Limits::read(&self.head.headers);
-        self.outcome = if self.is_stream() {
-            match self.opening().await {
-                Opening::Error(error) => {
-                    let outcome = anthropic::judge_opening(&error);
-                    self.error = Some(error);
-                    outcome
-                }
-                Opening::Undecided | Opening::Content => Outcome::Served,
+    /// Reads as much as decides what it means to a request for `model`, as of `now`.
+    pub async fn understand(&mut self, model: Option<&str>, now: Timestamp) -> Heard {
+        let limits = Limits::read(&self.head.headers, model);
+        let mut outcome = None;
+        if self.is_stream() {
+            if let Opening::Error(error) = self.opening().await {
+                outcome = Some(anthropic::judge_opening(&error, &self.head.headers, &limits));
+                self.error = Some(error);
             }
-        } else {
-            if anthropic::wants_body(self.head.status) {
-                self.error = self.rejection().await;
-            }
-            anthropic::judge(self.head.status, &limits, self.error.as_ref())
-        };
-        Reading {
+        } else if anthropic::wants_body(self.head.status, &limits) {
+            self.error = self.rejection().await;
+        }
+        let outcome = outcome
+            .unwrap_or_else(|| anthropic::judge(self.head.status, &self.head.headers, &limits, self.error.as_ref()));
+        Heard {
+            allowed: limits.allowed() && outcome == Outcome::Served,
+            outcome,
             windows: limits.readings(now),
-            allowed: limits.allowed() && self.head.status.is_success(),
         }
     }
 
-    /// Gives the seat back, before its answer has ended, and says what to do with the request.
-    pub fn settle(&mut self) -> Next {
+    /// Lets the pool know what it told, and says what to do with the request.
+    pub fn judge(&self, request: &Request, heard: Heard, chances: Chances) -> Next {
         self.lease
-            .take()
-            .map_or(Next::Deliver, |lease| lease.settle(&self.outcome))
+            .as_ref()
+            .map_or(Next::Deliver, |lease| lease.judge(request, heard, chances))
+    }
+
+    /// Gives the seat back before the answer has ended.
+    pub fn release(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.settle(&End::Whole);
+        }
     }
 
     /// The answer as it came, from the seat of that `label`. A lease that is still held is settled at its last byte.

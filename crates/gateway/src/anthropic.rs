@@ -4,7 +4,7 @@
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
-use pool::{Family, Outcome, Rejection, Utilization, Window, WindowKind};
+use pool::{Family, Feature, Features, Outcome, Rejection, Utilization, Window, WindowKind};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,8 +18,10 @@ pub const USAGE_PATH: &str = "/api/oauth/usage";
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 const PREFIX: &str = "anthropic-ratelimit-unified-";
-/// The family behind `7d_oi` and `seven_day_overage_included`.
-const OVERAGE_INCLUDED: &str = "fable";
+/// How headers and claims name the weekly window of the very model that was asked for, whichever it is.
+const OF_THE_MODEL: (&str, &str) = ("7d_oi", "seven_day_overage_included");
+/// The families whose claims Claude Code knows by name.
+const CLAIMED_BY_NAME: [&str; 2] = ["opus", "sonnet"];
 
 /// Whether a limit lets requests through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,7 @@ pub struct Limits {
     claim: Option<WindowKind>,
     resets_at: Option<Timestamp>,
     retry_after: Option<SignedDuration>,
+    out_of_credits: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -47,8 +50,9 @@ struct HeaderWindow {
 }
 
 impl Limits {
-    /// The limits that `headers` name. What is missing or odd is left out.
-    pub fn read(headers: &HeaderMap) -> Self {
+    /// The limits that the `headers` of an answer name, which was to a request for `model`. What is missing or odd is
+    /// left out.
+    pub fn read(headers: &HeaderMap, model: Option<&str>) -> Self {
         let mut limits = Self {
             retry_after: text(headers, header::RETRY_AFTER.as_str())
                 .and_then(|seconds| seconds.parse::<u32>().ok())
@@ -64,18 +68,19 @@ impl Limits {
             match field {
                 "status" => limits.overall = verdict(value),
                 "reset" => limits.resets_at = epoch(value),
-                "representative-claim" => limits.claim = claimed(value),
-                _ => limits.read_window(field, value),
+                "representative-claim" => limits.claim = claimed(value, model),
+                "overage-disabled-reason" => limits.out_of_credits = value == "out_of_credits",
+                _ => limits.read_window(field, value, model),
             }
         }
         limits
     }
 
-    fn read_window(&mut self, field: &str, value: &str) {
+    fn read_window(&mut self, field: &str, value: &str, model: Option<&str>) {
         let Some((label, what)) = field.rsplit_once('-') else {
             return;
         };
-        let Some(kind) = labelled(label) else { return };
+        let Some(kind) = labelled(label, model) else { return };
         let index = match self.windows.iter().position(|window| window.kind == kind) {
             Some(index) => index,
             None => {
@@ -168,27 +173,35 @@ fn epoch(value: &str) -> Option<Timestamp> {
 }
 
 /// The window that a header's middle part names: `5h`, `7d`, `7d_oi`.
-fn labelled(label: &str) -> Option<WindowKind> {
+fn labelled(label: &str, model: Option<&str>) -> Option<WindowKind> {
     match label {
         "5h" => Some(WindowKind::FiveHour),
         "7d" => Some(WindowKind::Weekly),
-        "7d_oi" => Some(WindowKind::Model(Family::new(OVERAGE_INCLUDED))),
-        _ => label
-            .strip_prefix("7d_")
-            .map(|family| WindowKind::Model(Family::new(family))),
+        _ if label == OF_THE_MODEL.0 => family_of(model?),
+        _ => family_of(label.strip_prefix("7d_")?),
     }
 }
 
 /// The window that a claim names: `five_hour`, `seven_day`, `seven_day_opus`.
-fn claimed(claim: &str) -> Option<WindowKind> {
+fn claimed(claim: &str, model: Option<&str>) -> Option<WindowKind> {
     match claim {
         "five_hour" => Some(WindowKind::FiveHour),
         "seven_day" => Some(WindowKind::Weekly),
-        "seven_day_overage_included" => Some(WindowKind::Model(Family::new(OVERAGE_INCLUDED))),
-        _ => claim
-            .strip_prefix("seven_day_")
-            .map(|family| WindowKind::Model(Family::new(family))),
+        _ if claim == OF_THE_MODEL.1 => family_of(model?),
+        _ => family_of(claim.strip_prefix("seven_day_")?),
     }
+}
+
+/// The window of the family that `name` belongs to, be it a model's id or what people read: `claude-fable-5` and
+/// `Fable` are one. The family is the first word that is neither the maker's nor a number.
+fn family_of(name: &str) -> Option<WindowKind> {
+    let words = name.split(|letter: char| !letter.is_alphanumeric());
+    let mut families = words.filter(|word| {
+        !word.is_empty()
+            && !word.eq_ignore_ascii_case("claude")
+            && !word.starts_with(|letter: char| letter.is_numeric())
+    });
+    families.next().map(|word| WindowKind::Model(Family::new(word)))
 }
 
 /// The claim that names the window, as Claude Code knows it.
@@ -196,8 +209,8 @@ fn claim(kind: &WindowKind) -> String {
     match kind {
         WindowKind::FiveHour => "five_hour".into(),
         WindowKind::Weekly => "seven_day".into(),
-        WindowKind::Model(family) if family.name() == OVERAGE_INCLUDED => "seven_day_overage_included".into(),
-        WindowKind::Model(family) => format!("seven_day_{}", family.name()),
+        WindowKind::Model(family) if CLAIMED_BY_NAME.contains(&family.name()) => format!("seven_day_{}", family.name()),
+        WindowKind::Model(_) => OF_THE_MODEL.1.into(),
     }
 }
 
@@ -291,33 +304,128 @@ impl ErrorBody {
 }
 
 /// Whether an answer's body decides what the answer means.
-pub fn wants_body(status: StatusCode) -> bool {
-    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+pub fn wants_body(status: StatusCode, limits: &Limits) -> bool {
+    match status.as_u16() {
+        400 | 401 | 403 | 404 => true,
+        429 => limits.rejection().is_none_or(|rejection| rejection.windows.is_empty()),
+        _ => false,
+    }
 }
 
 /// What an answer means, from its head and, where it was read, its error.
-pub fn judge(status: StatusCode, limits: &Limits, error: Option<&ErrorBody>) -> Outcome {
+pub fn judge(status: StatusCode, headers: &HeaderMap, limits: &Limits, error: Option<&ErrorBody>) -> Outcome {
+    if is_challenge(status, headers) {
+        return Outcome::Challenged;
+    }
+    let lacks = || error.and_then(ErrorBody::lacks).map(Outcome::Lacks);
+    let says = |what: fn(&ErrorBody) -> bool| error.is_some_and(what);
     match status.as_u16() {
-        200..=399 => Outcome::Served,
-        401 if error.is_some_and(is_oauth_unsupported) => Outcome::OauthUnsupported,
+        200..=299 if limits.overall == Some(Verdict::Rejected) => {
+            Outcome::Beyond(limits.rejection().unwrap_or_default())
+        }
+        200..=299 => Outcome::Served,
+        400 if says(ErrorBody::is_about_the_organization) => Outcome::NotAllowed,
+        400 => lacks().unwrap_or(Outcome::PassedOn),
+        401 if says(ErrorBody::is_oauth_unsupported) => Outcome::OauthUnsupported,
         401 => Outcome::Unauthorized,
-        403 if error.is_some_and(is_revoked) => Outcome::Unauthorized,
-        429 => limits.rejection().map_or(Outcome::Throttled, Outcome::Limited),
+        402 => Outcome::Unpaid,
+        403 if says(ErrorBody::is_revoked) => Outcome::Unauthorized,
+        403 if says(ErrorBody::is_about_the_organization) => Outcome::NotAllowed,
+        403 if says(ErrorBody::is_about_the_place) => Outcome::WrongPlace,
+        403 if says(ErrorBody::is_about_a_model) => Outcome::NoSuchModelHere,
+        404 if says(ErrorBody::is_about_a_model) => Outcome::UnknownModel,
+        408 | 409 | 425 => Outcome::Unlucky,
+        429 => match limits.rejection() {
+            Some(rejection) if !rejection.windows.is_empty() => Outcome::Limited(rejection),
+            rejection => lacks().or(rejection.map(Outcome::Limited)).unwrap_or_else(|| {
+                match limits.out_of_credits || says(ErrorBody::is_about_credits) {
+                    true => Outcome::NoCredits,
+                    false => Outcome::Throttled,
+                }
+            }),
+        },
+        503 | 529 => Outcome::Overloaded,
+        504 | 524 => Outcome::TimedOut,
+        500..=599 => Outcome::Faulty,
         _ => Outcome::PassedOn,
     }
 }
 
-/// The answer to a request without the OAuth beta value; no seat is at fault.
-fn is_oauth_unsupported(error: &ErrorBody) -> bool {
-    error
-        .message
-        .to_lowercase()
-        .contains("oauth authentication is currently not supported")
+/// A page of the network in front of Anthropic, which wants to see a person.
+fn is_challenge(status: StatusCode, headers: &HeaderMap) -> bool {
+    let is_page = || text(headers, header::CONTENT_TYPE.as_str()).is_some_and(|kind| kind.starts_with("text/html"));
+    match status.as_u16() {
+        403 => headers.contains_key("cf-mitigated") || is_page(),
+        503 => headers.contains_key("cf-mitigated"),
+        _ => false,
+    }
 }
 
-/// A token that was taken back, told as a 403.
-fn is_revoked(error: &ErrorBody) -> bool {
-    error.message.to_lowercase().contains("token has been revoked")
+/// What Anthropic's sentences tell; they are looked at here and nowhere else.
+impl ErrorBody {
+    fn says(&self, any: &[&str]) -> bool {
+        let message = self.message.to_lowercase();
+        any.iter().any(|words| message.contains(words))
+    }
+
+    /// The answer to a request without the OAuth beta value; no seat is at fault.
+    fn is_oauth_unsupported(&self) -> bool {
+        self.says(&["oauth authentication is currently not supported"])
+    }
+
+    /// A token that was taken back, told as a 403.
+    fn is_revoked(&self) -> bool {
+        self.says(&["token has been revoked"])
+    }
+
+    /// An organisation that is switched off, or does not let its logins be used so.
+    fn is_about_the_organization(&self) -> bool {
+        self.says(&["organization"]) && self.says(&["disabled", "not allowed", "not permitted"])
+    }
+
+    /// A place or a network that is not served.
+    fn is_about_the_place(&self) -> bool {
+        self.kind == "forbidden" || self.says(&["request not allowed"])
+    }
+
+    fn is_about_a_model(&self) -> bool {
+        self.says(&["model"])
+    }
+
+    /// Nothing pays for what goes beyond the plan.
+    fn is_about_credits(&self) -> bool {
+        self.says(&["extra usage", "out of credits", "credit balance"])
+    }
+
+    /// The feature that the plan lacks, if that is what it says.
+    fn lacks(&self) -> Option<Feature> {
+        let feature = match () {
+            () if self.says(&["long context"]) => Feature::LongContext,
+            () if self.says(&["fast mode"]) => Feature::FastMode,
+            () => return None,
+        };
+        let missing = [
+            "available",
+            "subscription",
+            "plan",
+            "extra usage",
+            "enabled",
+            "required",
+        ];
+        self.says(&missing).then_some(feature)
+    }
+}
+
+/// What a request asks for, by its betas, that a plan may lack.
+pub fn features(headers: &HeaderMap) -> Features {
+    let lines = headers.get_all(BETA).iter().filter_map(|line| line.to_str().ok());
+    lines
+        .flat_map(|line| line.split(','))
+        .fold(Features::default(), |features, value| match value.trim() {
+            value if value.starts_with("context-1m") => features.with(Feature::LongContext),
+            value if value.starts_with("fast-mode") => features.with(Feature::FastMode),
+            _ => features,
+        })
 }
 
 /// What a stream's beginning says.
@@ -358,15 +466,30 @@ pub fn opening(stream: &[u8]) -> Opening {
     Opening::Undecided
 }
 
-/// What an error at the beginning of a stream means: the same as the status it stands for.
-pub fn judge_opening(error: &ErrorBody) -> Outcome {
-    match error.kind.as_str() {
-        "overloaded_error" => Outcome::Overloaded,
-        "rate_limit_error" => Outcome::Throttled,
-        "api_error" => Outcome::Faulty,
-        "authentication_error" => Outcome::Unauthorized,
-        _ => Outcome::PassedOn,
-    }
+/// What an error in a stream means, whose head had those headers: the same as the status it stands for.
+pub fn judge_opening(error: &ErrorBody, headers: &HeaderMap, limits: &Limits) -> Outcome {
+    let status = match error.kind.as_str() {
+        "invalid_request_error" => StatusCode::BAD_REQUEST,
+        "authentication_error" => StatusCode::UNAUTHORIZED,
+        "billing_error" => StatusCode::PAYMENT_REQUIRED,
+        "permission_error" => StatusCode::FORBIDDEN,
+        "not_found_error" => StatusCode::NOT_FOUND,
+        "rate_limit_error" => StatusCode::TOO_MANY_REQUESTS,
+        "timeout_error" => StatusCode::GATEWAY_TIMEOUT,
+        "overloaded_error" => StatusCode::SERVICE_UNAVAILABLE,
+        "api_error" => StatusCode::INTERNAL_SERVER_ERROR,
+        _ => return Outcome::PassedOn,
+    };
+    judge(status, headers, limits, Some(error))
+}
+
+/// The error that a stream ended with, if the last that came of it is one.
+pub fn closing(tail: &[u8]) -> Option<Outcome> {
+    let at = memchr::memmem::rfind(tail, b"event: error")?;
+    let text = String::from_utf8_lossy(&tail[at..]);
+    let data = text.lines().find_map(|line| line.strip_prefix("data:"))?;
+    let error = ErrorBody::read(data.trim().as_bytes())?;
+    Some(judge_opening(&error, &HeaderMap::new(), &Limits::default()))
 }
 
 /// Why a usage answer could not be read.
@@ -384,9 +507,8 @@ pub fn parse_usage(body: &[u8], now: Timestamp) -> Result<Vec<(WindowKind, Windo
     let mut windows = Vec::new();
     for (key, value) in &answer {
         let kind = match key.as_str() {
-            "five_hour" | "seven_day" | "seven_day_opus" | "seven_day_sonnet" | "seven_day_overage_included" => {
-                claimed(key)
-            }
+            // Others of that form are about surfaces, not models; a model's own window stands in the list below.
+            "five_hour" | "seven_day" | "seven_day_opus" | "seven_day_sonnet" => claimed(key, None),
             _ => None,
         };
         windows.extend(kind.zip(usage_window(value, "utilization", now)));
@@ -403,10 +525,7 @@ fn limit_kind(limit: &Value) -> Option<WindowKind> {
     match limit.get("kind")?.as_str()? {
         "session" => Some(WindowKind::FiveHour),
         "weekly_all" => Some(WindowKind::Weekly),
-        "weekly_scoped" => {
-            let name = limit.pointer("/scope/model/display_name")?.as_str()?;
-            Some(WindowKind::Model(Family::new(name)))
-        }
+        "weekly_scoped" => family_of(limit.pointer("/scope/model/display_name")?.as_str()?),
         _ => None,
     }
 }
@@ -485,7 +604,7 @@ pub fn read_token_answer(status: StatusCode, headers: &HeaderMap, body: &[u8], n
         502 | 504 | 520..=599 => TokenAnswer::Uncertain,
         status => TokenAnswer::Refused {
             status,
-            retry_after: Limits::read(headers).retry_after,
+            retry_after: Limits::read(headers, None).retry_after,
         },
     }
 }
@@ -536,12 +655,8 @@ mod tests {
             .iter()
             .map(|(field, value)| (format!("{PREFIX}{field}"), *value))
             .collect();
-        Limits::read(&headers(
-            &lines
-                .iter()
-                .map(|(name, value)| (name.as_str(), *value))
-                .collect::<Vec<_>>(),
-        ))
+        let lines: Vec<_> = lines.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        Limits::read(&headers(&lines), Some("claude-fable-5"))
     }
 
     fn fable() -> WindowKind {
@@ -775,7 +890,171 @@ mod tests {
             (WindowKind::Model(Family::new("Opus")), "seven_day_opus"),
         ] {
             assert_eq!(claim(&kind), want);
-            assert_eq!(claimed(want), Some(kind));
+            assert_eq!(claimed(want, Some("claude-fable-5")), Some(kind));
+        }
+    }
+
+    #[test]
+    fn lm_09_a_familys_name_is_learnt_from_what_anthropic_says() {
+        for (name, want) in [
+            ("claude-fable-5", Some("fable")),
+            ("claude-3-5-sonnet-20241022", Some("sonnet")),
+            ("claude-opus-5-5[1m]", Some("opus")),
+            ("Fable", Some("fable")),
+            ("Claude Saga 6", Some("saga")),
+            ("opus", Some("opus")),
+            ("claude", None),
+            ("", None),
+        ] {
+            let want = want.map(|name| WindowKind::Model(Family::new(name)));
+            assert_eq!(family_of(name), want, "{name}");
+        }
+        let of = |model| {
+            let headers = headers(&[("anthropic-ratelimit-unified-7d_oi-utilization", "0.5")]);
+            Limits::read(&headers, model).readings(at(0)).len()
+        };
+        assert_eq!(
+            (of(Some("claude-saga-6")), of(None)),
+            (1, 0),
+            "the window of the model that was asked for"
+        );
+    }
+
+    #[test]
+    fn what_an_answer_means_is_told_by_its_status_and_where_that_is_not_enough_by_its_words() {
+        use Outcome as O;
+        let error = |kind: &str, message: &str| ErrorBody {
+            kind: kind.into(),
+            message: message.into(),
+        };
+        let judged = |status: u16, error: Option<&ErrorBody>| {
+            let status = StatusCode::from_u16(status).unwrap();
+            judge(status, &HeaderMap::new(), &Limits::default(), error)
+        };
+        for (status, want) in [
+            (200, O::Served),
+            (204, O::Served),
+            (302, O::PassedOn),
+            (400, O::PassedOn),
+            (401, O::Unauthorized),
+            (402, O::Unpaid),
+            (403, O::PassedOn),
+            (404, O::PassedOn),
+            (408, O::Unlucky),
+            (409, O::Unlucky),
+            (413, O::PassedOn),
+            (422, O::PassedOn),
+            (425, O::Unlucky),
+            (429, O::Throttled),
+            (500, O::Faulty),
+            (502, O::Faulty),
+            (503, O::Overloaded),
+            (504, O::TimedOut),
+            (520, O::Faulty),
+            (524, O::TimedOut),
+            (529, O::Overloaded),
+        ] {
+            assert_eq!(judged(status, None), want, "{status} without words");
+        }
+        let long = Feature::LongContext;
+        for (status, kind, message, want) in [
+            (
+                400,
+                "invalid_request_error",
+                "The long context beta is not yet available for this subscription.",
+                O::Lacks(long),
+            ),
+            (
+                429,
+                "rate_limit_error",
+                "Extra usage is required for long context requests.",
+                O::Lacks(long),
+            ),
+            (
+                429,
+                "rate_limit_error",
+                "Fast mode is not enabled for your plan",
+                O::Lacks(Feature::FastMode),
+            ),
+            (429, "rate_limit_error", "You're out of extra usage", O::NoCredits),
+            (429, "rate_limit_error", "Error", O::Throttled),
+            (
+                400,
+                "invalid_request_error",
+                "prompt is too long: 300000 tokens > 200000 maximum",
+                O::PassedOn,
+            ),
+            (
+                400,
+                "invalid_request_error",
+                "This organization has been disabled.",
+                O::NotAllowed,
+            ),
+            (
+                403,
+                "permission_error",
+                "OAuth authentication is currently not allowed for this organization.",
+                O::NotAllowed,
+            ),
+            (
+                403,
+                "permission_error",
+                "OAuth token has been revoked. Please obtain a new token.",
+                O::Unauthorized,
+            ),
+            (403, "forbidden", "Request not allowed", O::WrongPlace),
+            (
+                403,
+                "permission_error",
+                "Your account does not have access to this model.",
+                O::NoSuchModelHere,
+            ),
+            (403, "permission_error", "No", O::PassedOn),
+            (404, "not_found_error", "model: claude-opus-9", O::UnknownModel),
+            (404, "not_found_error", "Not found: file_t1", O::PassedOn),
+            (
+                401,
+                "authentication_error",
+                "OAuth authentication is currently not supported.",
+                O::OauthUnsupported,
+            ),
+        ] {
+            assert_eq!(judged(status, Some(&error(kind, message))), want, "{status} {message}");
+        }
+        let page = headers(&[("content-type", "text/html; charset=UTF-8")]);
+        let challenge = headers(&[("content-type", "text/html"), ("cf-mitigated", "challenge")]);
+        for (status, headers, want) in [
+            (403, &page, O::Challenged),
+            (503, &challenge, O::Challenged),
+            (503, &page, O::Overloaded),
+            (520, &page, O::Faulty),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(judge(status, headers, &Limits::default(), None), want, "{status}");
+        }
+        let limits = unified(&[("status", "rejected"), ("5h-status", "rejected"), ("5h-reset", "600")]);
+        let rejected = limits.rejection().unwrap();
+        for (status, want) in [(200, O::Beyond(rejected.clone())), (429, O::Limited(rejected))] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(judge(status, &HeaderMap::new(), &limits, None), want);
+        }
+    }
+
+    #[test]
+    fn an_error_at_a_streams_end_is_found_and_nothing_else_is() {
+        let error = |kind: &str| {
+            format!(
+                "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"no\"}}}}\n\n"
+            )
+        };
+        for (tail, want) in [
+            (error("overloaded_error"), Some(Outcome::Overloaded)),
+            (format!("half a line\n\n{}", error("api_error")), Some(Outcome::Faulty)),
+            (error("rate_limit_error"), Some(Outcome::Throttled)),
+            ("event: content_block_delta\ndata: {}\n\n".into(), None),
+            ("event: error\ndata: {\"type\":\"er".into(), None),
+        ] {
+            assert_eq!(closing(tail.as_bytes()), want, "{tail}");
         }
     }
 

@@ -12,9 +12,10 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use pool::Outcome;
+use pool::End;
 use tokio::sync::Notify;
 
+use crate::anthropic;
 use crate::connections::Busy;
 use crate::decode::SideCopy;
 use crate::peek::{Found, Peek};
@@ -497,8 +498,8 @@ pub struct LeasedBody {
 
 /// An event stream's last event.
 const LAST_EVENT: &[u8] = b"message_stop";
-/// How much of the end is kept to find it.
-const TAIL: usize = 128;
+/// How much of the end is kept to find it, or the error that came in its place.
+const TAIL: usize = 512;
 
 impl LeasedBody {
     /// `rest` after the `opening` that was read already. A `stream` that ends without its last event is logged.
@@ -544,18 +545,22 @@ impl LeasedBody {
         }
     }
 
-    fn end(&mut self, outcome: &Outcome) {
+    fn end(&mut self, mut end: End) {
         let Some(lease) = self.lease.take() else { return };
-        if *outcome == Outcome::Served {
-            let cut_short = |tail: &Vec<u8>| memchr::memmem::find(tail, LAST_EVENT).is_none();
-            if self.tail.as_ref().is_some_and(cut_short) {
+        if end == End::Whole {
+            let tail = self.tail.as_deref();
+            if tail.is_some_and(|tail| memchr::memmem::find(tail, LAST_EVENT).is_none()) {
                 tracing::warn!(account.id = %lease.account(), "a stream ended without its last event");
+                end = match tail.and_then(anthropic::closing) {
+                    Some(outcome) => End::Failed(outcome),
+                    None => End::Interrupted,
+                };
             }
             if let Some(tap) = self.tap.take() {
                 (tap.then)(tap.copy.bytes());
             }
         }
-        lease.settle(outcome);
+        lease.settle(&end);
     }
 }
 
@@ -576,9 +581,9 @@ impl http_body::Body for LeasedBody {
             }
             Poll::Ready(Some(Err(error))) => {
                 tracing::warn!("an answer broke off: {error}");
-                self.end(&Outcome::Interrupted);
+                self.end(End::Interrupted);
             }
-            Poll::Ready(None) => self.end(&Outcome::Served),
+            Poll::Ready(None) => self.end(End::Whole),
             Poll::Pending => {}
         }
         polled
@@ -603,11 +608,11 @@ impl http_body::Body for LeasedBody {
 impl Drop for LeasedBody {
     fn drop(&mut self) {
         // A server that knows the length does not ask for the end.
-        let outcome = match self.is_end_stream() {
-            true => Outcome::Served,
-            false => Outcome::Abandoned,
+        let end = match self.is_end_stream() {
+            true => End::Whole,
+            false => End::Abandoned,
         };
-        self.end(&outcome);
+        self.end(end);
     }
 }
 

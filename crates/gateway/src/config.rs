@@ -42,6 +42,8 @@ pub struct Config {
     pub profiles_root: Option<PathBuf>,
     /// Further Claude configuration directories.
     pub config_dirs: Vec<PathBuf>,
+    /// How long a request is held open for a seat to return, in seconds; 0 for not at all.
+    pub hold_s: u16,
     /// What the owner wants of single seats.
     pub accounts: Vec<SeatWishes>,
     /// Whether no seat is given anything.
@@ -212,33 +214,16 @@ const fn yes() -> bool {
 
 impl Config {
     /// Reads the settings from `path`. A missing file, or one without a key, gets a new key and is saved; a file that
-    /// others can read is closed to them.
+    /// others can read is closed to them. Hold the instance lock where that may be.
     ///
     /// # Errors
     /// If the file cannot be read, written or understood, or a value is out of range. The file is then as it was.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let file = |source| ConfigError::File {
-            path: path.to_owned(),
-            source,
-        };
-        let text = match fs::read(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => b"{}".to_vec(),
-            Err(error) => return Err(file(error)),
-        };
-        let form = |what: String| ConfigError::Form {
-            path: path.to_owned(),
-            what,
-        };
-        let config = Self::parse(&text).map_err(|error| match error {
-            ConfigError::Form { what, .. } => form(what),
-            ConfigError::Value { key, want } => form(format!("`{key}` {want}")),
-            other => other,
-        })?;
-        if let Some(config) = config {
-            close_to_others(path).map_err(file)?;
+        if let Some(config) = Self::read(path)? {
             return Ok(config);
         }
+        let (file, form) = (|source| file(path, source), |what| form(path, what));
+        let text = text(path).map_err(file)?.unwrap_or_else(|| b"{}".to_vec());
         let mut written: Map<String, Value> = serde_json::from_slice(&text).map_err(|error| form(error.to_string()))?;
         written.insert("routerKey".into(), new_key().into());
         let text = serde_json::to_vec_pretty(&written).map_err(|error| form(error.to_string()))?;
@@ -247,6 +232,26 @@ impl Config {
             Some(config) => Ok(config),
             None => Err(form("has no `routerKey`".into())),
         }
+    }
+
+    /// Reads the settings from `path` and changes nothing but the mode of a file that others can read; `None` if there
+    /// is no file, or no key in it.
+    ///
+    /// # Errors
+    /// If the file cannot be read or understood, or a value is out of range.
+    pub fn read(path: &Path) -> Result<Option<Self>, ConfigError> {
+        let Some(text) = text(path).map_err(|source| file(path, source))? else {
+            return Ok(None);
+        };
+        let config = Self::parse(&text).map_err(|error| match error {
+            ConfigError::Form { what, .. } => form(path, what),
+            ConfigError::Value { key, want } => form(path, format!("`{key}` {want}")),
+            other => other,
+        })?;
+        if config.is_some() {
+            close_to_others(path).map_err(|source| file(path, source))?;
+        }
+        Ok(config)
     }
 
     /// Reads the settings from the file's text; `None` if all is well but the key is still missing.
@@ -263,6 +268,29 @@ impl Config {
         let key = written.router_key.clone();
         let config = written.check()?;
         Ok(key.map(|router_key| Self { router_key, ..config }))
+    }
+}
+
+/// The file's text, if there is one.
+fn text(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn file(path: &Path, source: io::Error) -> ConfigError {
+    ConfigError::File {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn form(path: &Path, what: String) -> ConfigError {
+    ConfigError::Form {
+        path: path.to_owned(),
+        what,
     }
 }
 
@@ -305,9 +333,7 @@ impl Written {
                 not_yet.push(key);
             }
         };
-        within("holdS", self.hold_s.unwrap_or(0), 0, 300)?;
         within("historyDays", self.history_days.unwrap_or(7), 1, 365)?;
-        later("holdS", self.hold_s.is_some_and(|hold| hold > 0));
         later("historyDays", self.history_days.is_some());
         later("proxy", self.proxy.is_some());
         later("language", self.language.is_some());
@@ -366,6 +392,7 @@ impl Written {
             include_default_account: self.include_default_account.unwrap_or(true),
             profiles_root: self.profiles_root,
             config_dirs: self.config_dirs,
+            hold_s: within("holdS", self.hold_s.unwrap_or(0), 0, 300)? as u16,
             accounts: self.accounts,
             paused: self.paused,
             claude_path: self.claude_path,

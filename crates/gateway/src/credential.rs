@@ -1,6 +1,7 @@
 //! A login as Claude Code stores it: read where a profile keeps it, held in memory, and never printed.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,13 +13,17 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::file::{self, ReadError};
+use crate::items::ItemMark;
 use crate::lock::WriteLock;
 use crate::profile::{Identity, Profile};
+use crate::reads::Asking;
 
 /// A credential file holds a few kilobytes.
 const LIMIT: u64 = 1 << 20;
 /// Where Claude Code keeps the login within its document.
 const LOGIN: &str = "claudeAiOauth";
+/// What says that part of the document lies in a second Keychain item.
+const OVERFLOW: &str = "keychainOverflow";
 
 /// A token's text. It cannot be printed or serialised by accident.
 #[derive(Clone, PartialEq, Eq)]
@@ -68,19 +73,60 @@ impl Credential {
     }
 }
 
+/// Where a document is kept, which is where it is written back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `.credentials.json` in the configuration directory.
+    File,
+    /// The Keychain item of that service.
+    Item(String),
+}
+
 /// Claude Code's document: the login, and whatever else it keeps there, each value as it was written.
 #[derive(Clone)]
-pub struct Document(BTreeMap<String, Box<RawValue>>);
+pub struct Document {
+    text: Vec<u8>,
+    parts: BTreeMap<String, Box<RawValue>>,
+    place: Place,
+    behind: Option<KeychainError>,
+}
 
 impl Document {
-    /// The document in `text`; `None` if it is no JSON object.
-    pub fn parse(text: &[u8]) -> Option<Self> {
-        serde_json::from_slice(text).ok().map(Self)
+    /// The document in `text`, read at `place`; `None` if it is no JSON object.
+    pub fn parse(text: Vec<u8>, place: Place) -> Option<Self> {
+        Some(Self {
+            parts: serde_json::from_slice(&text).ok()?,
+            text,
+            place,
+            behind: None,
+        })
     }
 
-    /// The document as one line of JSON.
-    pub fn text(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.0).expect("raw values under text keys are JSON")
+    /// The document's bytes: those that were read, unless something was put in.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Where it was read.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The same, from a place that Claude Code looks at second, while the first cannot be read. A newer login may be
+    /// there: this one may be used, and not renewed.
+    pub fn behind(mut self, trouble: KeychainError) -> Self {
+        self.behind = Some(trouble);
+        self
+    }
+
+    /// Why the place that comes first could not be read.
+    pub fn is_behind(&self) -> Option<KeychainError> {
+        self.behind
+    }
+
+    /// Whether part of it lies in a second item that only Claude Code can write.
+    pub fn overflows(&self) -> bool {
+        self.parts.contains_key(OVERFLOW)
     }
 
     /// The login in it; `None` if it holds none, or a blanked one.
@@ -88,7 +134,7 @@ impl Document {
         let login = self.login()?;
         let value = |key: &str| serde_json::from_str::<Value>(login.get(key)?.get()).ok();
         let text = |key: &str| value(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        let outer = || serde_json::from_str::<String>(self.0.get("organizationUuid")?.get()).ok();
+        let outer = || serde_json::from_str::<String>(self.parts.get("organizationUuid")?.get()).ok();
         Some(Credential {
             access: Secret::new(&text("accessToken")?),
             refresh: text("refreshToken").map(|text| Secret::new(&text)),
@@ -130,14 +176,24 @@ impl Document {
         if let Some(end) = pair.refresh_expires_at {
             put("refreshTokenExpiresAt", end.as_millisecond().into());
         }
-        let mut document = self.0.clone();
+        let mut parts = self.parts.clone();
         let raw = serde_json::value::to_raw_value(&login).expect("raw values under text keys are JSON");
-        document.insert(LOGIN.to_owned(), raw);
-        Self(document)
+        parts.insert(LOGIN.to_owned(), raw);
+        let text = serde_json::to_vec(&parts).expect("raw values under text keys are JSON");
+        let text = match self.place {
+            Place::File => text,
+            Place::Item(_) => plain(&text),
+        };
+        Self {
+            text,
+            parts,
+            place: self.place.clone(),
+            behind: self.behind,
+        }
     }
 
     fn login(&self) -> Option<BTreeMap<String, Box<RawValue>>> {
-        serde_json::from_str(self.0.get(LOGIN)?.get()).ok()
+        serde_json::from_str(self.parts.get(LOGIN)?.get()).ok()
     }
 }
 
@@ -154,30 +210,125 @@ pub struct Pair {
     pub refresh_expires_at: Option<Timestamp>,
 }
 
+impl Pair {
+    /// Whether `login` is made of it.
+    pub fn is_in(&self, login: &Credential) -> bool {
+        self.access == login.access && (self.refresh.is_none() || self.refresh == login.refresh)
+    }
+}
+
+/// Why a Keychain item could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeychainError {
+    /// The Keychain is locked: nobody is logged in at the screen, or it is a remote shell.
+    #[error("the Keychain is locked")]
+    Locked,
+    /// macOS asks the owner, who said no or was not there. It is not asked again for a while.
+    #[error("macOS asks for permission to read it from the Keychain")]
+    Permission,
+    /// The tool or the list failed; its exit status, where it has one.
+    #[error("the Keychain cannot be read (status {0:?})")]
+    Failed(Option<i32>),
+}
+
 /// Why a profile gives no login.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
     /// There is none: never logged in, logged out, or other secrets only.
     #[error("not logged in")]
     LoggedOut,
-    /// The store cannot be read at the moment.
-    #[error("the login file {0}")]
+    /// The file cannot be read at the moment, or what was read is no login.
+    #[error("the stored login {0}")]
     Unreadable(#[source] ReadError),
+    /// The Keychain item cannot be read at the moment.
+    #[error(transparent)]
+    Keychain(#[from] KeychainError),
+}
+
+/// Why a document was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// Only Claude Code can write it, for that reason.
+    #[error("{0}")]
+    NotOurs(NotOurs),
+    /// It could not be written, and is as it was.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+    /// It may have been written, or not: reading it tells.
+    #[error("the Keychain did not answer in time")]
+    Unknown,
+}
+
+/// Why only Claude Code can write a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOurs {
+    /// It is longer than the system's tool takes.
+    #[error("the Keychain item is too long for the system's tool")]
+    TooLong,
+    /// Part of it lies in a second item.
+    #[error("the Keychain item overflows into a second one")]
+    Overflows,
+}
+
+/// What tells one state of a stored login from another, without reading it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The file's.
+    pub file: Option<file::Mark>,
+    /// The Keychain item's; an error where the items cannot be listed.
+    pub item: Option<Result<ItemMark, ()>>,
 }
 
 /// Where Claude Code keeps its logins.
 pub trait Store: Send + Sync {
-    /// The document that `profile` keeps.
+    /// The mark of `profile`'s login.
+    fn mark(&self, profile: &Profile, now: Timestamp) -> Mark;
+
+    /// The document that `profile` keeps; where it keeps two, the one whose login lasts longer.
     ///
     /// # Errors
     /// If there is none, or it cannot be read.
-    fn read(&self, profile: &Profile) -> Result<Document, CredentialError>;
+    fn read(&self, profile: &Profile, asking: &Asking<'_>) -> Result<Document, CredentialError>;
 
-    /// Puts `document` in its place, whole or not at all. All of the profile's locks must be held.
+    /// The document at that place, whatever lies elsewhere.
     ///
     /// # Errors
-    /// If it cannot be written; the old one is then as it was.
-    fn write(&self, profile: &Profile, document: &Document, lock: &WriteLock<'_>) -> io::Result<()>;
+    /// If there is none, or it cannot be read.
+    fn read_at(&self, profile: &Profile, place: &Place, asking: &Asking<'_>) -> Result<Document, CredentialError>;
+
+    /// Whether `document` is one that we could write.
+    ///
+    /// # Errors
+    /// If only Claude Code can.
+    fn admits(&self, _document: &Document) -> Result<(), NotOurs> {
+        Ok(())
+    }
+
+    /// Puts `document` where it was read, whole or not at all. All of the profile's locks must be held. Read it back
+    /// before you believe that it is there.
+    ///
+    /// # Errors
+    /// If it was not written, or may not have been.
+    fn write(
+        &self,
+        profile: &Profile,
+        document: &Document,
+        lock: &WriteLock<'_>,
+        now: Timestamp,
+    ) -> Result<(), WriteError>;
+
+    /// Whether a read may wait for a person. Then no request waits for it.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
+    /// Forgets that its owner said no, since they ask now.
+    fn forget_refusals(&self) {}
+
+    /// What `CLAUDE_CONFIG_DIR` must say for Claude Code to find this login; `None` where it must not be set.
+    fn config_dir(&self, profile: &Profile) -> Option<OsString> {
+        (!profile.is_default()).then(|| profile.dir.clone().into())
+    }
 }
 
 /// `.credentials.json` in the configuration directory.
@@ -185,15 +336,34 @@ pub trait Store: Send + Sync {
 pub struct Files;
 
 impl Store for Files {
-    fn read(&self, profile: &Profile) -> Result<Document, CredentialError> {
-        match file::read(&profile.credentials(), LIMIT) {
-            Ok(text) => Document::parse(&text).ok_or(CredentialError::Unreadable(ReadError::Damaged)),
-            Err(ReadError::Absent) => Err(CredentialError::LoggedOut),
-            Err(error) => Err(CredentialError::Unreadable(error)),
+    fn mark(&self, profile: &Profile, _now: Timestamp) -> Mark {
+        Mark {
+            file: file::mark(&profile.credentials()),
+            item: None,
         }
     }
 
-    fn write(&self, profile: &Profile, document: &Document, _lock: &WriteLock<'_>) -> io::Result<()> {
+    fn read(&self, profile: &Profile, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        let path = profile.credentials();
+        let text = file::read(&path, LIMIT).map_err(|error| match error {
+            ReadError::Absent => CredentialError::LoggedOut,
+            error => CredentialError::Unreadable(error),
+        })?;
+        asking.note(&path.display().to_string());
+        Document::parse(text, Place::File).ok_or(CredentialError::Unreadable(ReadError::Damaged))
+    }
+
+    fn read_at(&self, profile: &Profile, _place: &Place, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        self.read(profile, asking)
+    }
+
+    fn write(
+        &self,
+        profile: &Profile,
+        document: &Document,
+        _lock: &WriteLock<'_>,
+        _now: Timestamp,
+    ) -> Result<(), WriteError> {
         // A link that its owner made survives: what it leads to is replaced.
         let path = profile.credentials();
         let target = fs::canonicalize(&path).unwrap_or(path);
@@ -202,11 +372,11 @@ impl Store for Files {
             .prefix(".credentials.json.tmp.")
             .rand_bytes(8)
             .tempfile_in(folder)?; // mode 0600
-        file.write_all(&document.text())?;
+        file.write_all(document.text())?;
         file.as_file().sync_all()?;
         file.persist(&target).map_err(|error| error.error)?;
         // The new name must outlast a loss of power, before the mark of the old token is taken away.
-        fs::File::open(folder)?.sync_all()
+        Ok(fs::File::open(folder)?.sync_all()?)
     }
 }
 
@@ -214,8 +384,37 @@ impl Store for Files {
 ///
 /// # Errors
 /// If there is none, or it cannot be read.
-pub fn read(store: &dyn Store, profile: &Profile) -> Result<Credential, CredentialError> {
-    store.read(profile)?.credential().ok_or(CredentialError::LoggedOut)
+pub fn read(store: &dyn Store, profile: &Profile, asking: &Asking<'_>) -> Result<Credential, CredentialError> {
+    store
+        .read(profile, asking)?
+        .credential()
+        .ok_or(CredentialError::LoggedOut)
+}
+
+/// The same JSON in one line of printable ASCII, or others could not read it from the Keychain: `security` prints
+/// anything else in hex.
+fn plain(json: &[u8]) -> Vec<u8> {
+    let Ok(json) = std::str::from_utf8(json) else {
+        return json.to_vec();
+    };
+    let mut plain = Vec::with_capacity(json.len());
+    let (mut in_text, mut escaped) = (false, false);
+    for letter in json.chars() {
+        match letter {
+            ' ' | '\t' | '\n' | '\r' if !in_text => continue,
+            // What lies beyond may stand in a text as it is; DEL is the one of ASCII, and is not printable.
+            ' '..='~' => plain.push(letter as u8),
+            _ => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    plain.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+                }
+            }
+        }
+        let quote = letter == '"' && !escaped;
+        escaped = in_text && letter == '\\' && !escaped;
+        in_text ^= quote;
+    }
+    plain
 }
 
 /// The expiry in milliseconds since the epoch. Another unit or form means that it is not known: a guess would
@@ -231,8 +430,12 @@ fn expiry(value: &Value) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
+    fn document(text: &str, place: Place) -> Document {
+        Document::parse(text.into(), place).unwrap()
+    }
+
     fn parsed(text: &str) -> Option<Credential> {
-        Document::parse(text.as_bytes()).unwrap().credential()
+        document(text, Place::File).credential()
     }
 
     #[test]
@@ -295,13 +498,8 @@ mod tests {
     #[test]
     fn rf_08_a_new_pair_changes_nothing_else() {
         let text = r#"{"claudeAiOauth":{"accessToken":"old","refreshToken":"rt-1","expiresAt":1,"scopes":["user:inference"],"odd":1.50e3},"mcpOAuth":{"x":[1, 2]},"z":"\u00e9"}"#;
-        let pair = Pair {
-            access: Secret::new("new"),
-            refresh: None,
-            expires_at: Timestamp::from_second(2_000_000_000).unwrap(),
-            refresh_expires_at: None,
-        };
-        let written = String::from_utf8(Document::parse(text.as_bytes()).unwrap().with_pair(&pair).text()).unwrap();
+        let written = document(text, Place::File).with_pair(&pair());
+        let written = String::from_utf8(written.text().to_vec()).unwrap();
         for kept in [
             r#""refreshToken":"rt-1""#,
             r#""odd":1.50e3"#,
@@ -315,5 +513,42 @@ mod tests {
             written.contains(r#""accessToken":"new""#) && written.contains(r#""expiresAt":2000000000000"#),
             "{written}"
         );
+    }
+
+    fn pair() -> Pair {
+        Pair {
+            access: Secret::new("new"),
+            refresh: None,
+            expires_at: Timestamp::from_second(2_000_000_000).unwrap(),
+            refresh_expires_at: None,
+        }
+    }
+
+    #[test]
+    fn what_nothing_was_put_into_is_the_very_bytes_that_were_read() {
+        let text = "{ \"z\": 1,\n \"claudeAiOauth\": {\"accessToken\" : \"old\"}, \"a\":\"é\" }\n";
+        assert_eq!(document(text, Place::File).text(), text.as_bytes());
+    }
+
+    #[test]
+    fn kc_01_what_goes_into_the_keychain_is_one_line_of_ascii() {
+        let text = "{\n  \"claudeAiOauth\": {\"accessToken\": \"old\", \"name\": \"J\u{fc}rg \u{1f600}\"},\n  \"mcpOAuth\": {\"a b\": [1, 2.50e1, \"x  \\\"y\\\\\", \"\\u00e9\", \"\u{7f}\"]}\n}\n";
+        let place = Place::Item("Claude Code-credentials".into());
+        let written = document(text, place).with_pair(&pair());
+        let written = String::from_utf8(written.text().to_vec()).unwrap();
+        assert!(written.bytes().all(|byte| (0x20..0x7f).contains(&byte)), "{written}");
+        for kept in [
+            r#""mcpOAuth":{"a b":[1,2.50e1,"x  \"y\\","\u00e9","\u007f"]}"#,
+            r#""name":"J\u00fcrg \ud83d\ude00""#,
+            r#""accessToken":"new""#,
+        ] {
+            assert!(written.contains(kept), "{kept} in {written}");
+        }
+        let (before, after): (Value, Value) = (
+            serde_json::from_str(text).unwrap(),
+            serde_json::from_str(&written).unwrap(),
+        );
+        assert_eq!(before["mcpOAuth"], after["mcpOAuth"]);
+        assert_eq!(before["claudeAiOauth"]["name"], after["claudeAiOauth"]["name"]);
     }
 }

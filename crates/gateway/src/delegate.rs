@@ -27,6 +27,11 @@ pub struct Claude {
 }
 
 impl Claude {
+    /// Its executable.
+    pub fn path(&self) -> &Path {
+        &self.program
+    }
+
     /// The one at `configured`, else where its installers put it: the native one, npm's prefix, Homebrew.
     pub fn find(configured: Option<&Path>, home: &Path) -> Option<Self> {
         let npm = std::fs::read_to_string(home.join(".npmrc")).unwrap_or_default();
@@ -66,8 +71,8 @@ impl Claude {
     /// Asks it for the state of `profile`'s login, which makes it renew one that has expired. Returns whether it ended
     /// in time; read the login anew afterwards, whatever it is.
     ///
-    /// `turn` is kept as long as it runs: one at a time.
-    pub async fn ask(&self, profile: &Profile, turn: OwnedMutexGuard<()>) -> bool {
+    /// `config_dir` is what `CLAUDE_CONFIG_DIR` says, if anything. `turn` is kept as long as it runs: one at a time.
+    pub async fn ask(&self, profile: &Profile, config_dir: Option<OsString>, turn: OwnedMutexGuard<()>) -> bool {
         let mut command = Command::new(&self.program);
         command
             .args(["auth", "status"])
@@ -78,8 +83,8 @@ impl Claude {
             .stderr(Stdio::null())
             // Ctrl-C is for us, not for a renewal that it may be in the middle of.
             .process_group(0);
-        if !profile.is_default() {
-            command.env("CLAUDE_CONFIG_DIR", &profile.dir);
+        if let Some(config_dir) = config_dir {
+            command.env("CLAUDE_CONFIG_DIR", config_dir);
         }
         let mut child = match command.spawn() {
             Ok(child) => child,
@@ -132,7 +137,7 @@ mod tests {
         let claude = Claude::find(None, home.path()).unwrap();
         let profile = Profile::named(home.path().join("work"), "work".into());
         let turn = std::sync::Arc::new(tokio::sync::Mutex::new(())).lock_owned().await;
-        assert!(claude.ask(&profile, turn).await);
+        assert!(claude.ask(&profile, Some("/work".into()), turn).await);
         let seen = std::fs::read_to_string(seen).unwrap();
         assert!(seen.starts_with("auth status\n"), "{seen}");
         let mut names: Vec<_> = seen

@@ -180,7 +180,7 @@ impl Device {
         Self {
             name: view.name,
             id: view.id,
-            seats: view.seats.map(ids),
+            seats: view.seats.as_deref().map(ids),
             created_at: view.created_at,
             key: entry.key_hash.filter(|_| !view.revoked),
             seen: Arc::new(seen),
@@ -396,7 +396,7 @@ impl Devices {
     /// If there is no such device, or nothing can be saved.
     pub fn limit(&self, named: &str, seats: Option<Vec<String>>) -> Result<DeviceView, DeviceError> {
         self.replace(named, |device| {
-            device.seats = seats.map(ids);
+            device.seats = seats.as_deref().map(ids);
             Ok(())
         })
         .map(|device| device.view())
@@ -479,7 +479,7 @@ impl Devices {
     }
 }
 
-fn ids(seats: Vec<String>) -> Vec<AccountId> {
+fn ids(seats: &[String]) -> Vec<AccountId> {
     seats.iter().map(|seat| AccountId::new(seat)).collect()
 }
 

@@ -10,10 +10,12 @@ use pool::{AccountId, Action, Observation, Poll, Renewal};
 use tokio::task::JoinSet;
 
 use crate::config::TokenRefresh;
+use crate::credential::{Credential, CredentialError, Secret};
 use crate::delegate::Claude;
 use crate::lock::LockError;
 use crate::ports::{Network, Upstream};
 use crate::profile::Profile;
+use crate::reads::Why;
 use crate::refresh::{RefreshError, Renewed, Renewer};
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
@@ -21,8 +23,6 @@ use crate::usage;
 
 /// The longest nap. Timers stand still while a laptop sleeps, so the clock is asked again this often.
 const NAP: Duration = Duration::from_secs(10);
-/// The nap while a login file cannot be read: it is perhaps being written.
-const SHORT_NAP: Duration = Duration::from_millis(500);
 /// The shortest nap.
 const LEAST_NAP: Duration = Duration::from_millis(50);
 /// By so much must the clock be ahead of a nap before it was more than a nap.
@@ -32,6 +32,9 @@ const ASKED: usize = 4;
 const BETWEEN_ASKING: Duration = Duration::from_secs(1);
 /// How often saving is tried before the router stops without it.
 const LAST_SAVES: usize = 10;
+const BETWEEN_LAST_SAVES: Duration = Duration::from_millis(500);
+/// How soon a driver that failed begins anew.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
 /// How long a renewal under way may take to end when the router stops.
 const LAST_RENEWAL: Duration = Duration::from_secs(40);
 
@@ -68,13 +71,30 @@ pub struct Shared {
 }
 
 impl Driver {
-    /// Looks at the logins and does what is due, until it is dropped. Renewals that it began go on without it.
+    /// Looks at the logins and does what is due, until it is dropped. Renewals that it began go on without it. A fault
+    /// of ours in it is told once, and does not end it.
     pub async fn run(self) {
         self.renewer.ledger.prune(self.scheduler.now());
+        let mut told = false;
+        loop {
+            // Dropped with this future, as an abort drops it.
+            let mut rounds = JoinSet::new();
+            rounds.spawn(self.clone().rounds());
+            rounds.join_next().await;
+            if !std::mem::replace(&mut told, true) {
+                tracing::error!(
+                    "a fault in the upkeep of logins; it begins anew, please report what was printed before"
+                );
+            }
+            tokio::time::sleep(AFTER_A_FAILURE).await;
+        }
+    }
+
+    async fn rounds(self) {
         loop {
             let (wall, timer) = (self.scheduler.now(), tokio::time::Instant::now());
-            self.save_waiting().await;
-            let unread = self.roster.scan().await;
+            self.save_waiting(false).await;
+            let again = self.roster.scan().await;
             for action in self.scheduler.due() {
                 match action {
                     Action::PollUsage(id) => self.poll_usage(id),
@@ -86,7 +106,7 @@ impl Driver {
                 }
             }
             tokio::select! {
-                () = tokio::time::sleep(self.nap(unread)) => {}
+                () = tokio::time::sleep(self.nap(again)) => {}
                 () = self.scheduler.hurried() => {}
             }
             self.notice_a_wake(wall, timer.elapsed());
@@ -100,16 +120,20 @@ impl Driver {
         if tokio::time::timeout(LAST_RENEWAL, ended).await.is_err() {
             tracing::warn!("a renewal did not end within {} s and was left", LAST_RENEWAL.as_secs());
         }
+        if !self.roster.waiting().is_empty() {
+            // It ends with us otherwise, so its owner may be asked.
+            self.renewer.store.forget_refusals();
+        }
         for _ in 0..LAST_SAVES {
-            if self.save_waiting().await.is_empty() {
+            if self.save_waiting(true).await.is_empty() {
                 return;
             }
-            tokio::time::sleep(SHORT_NAP).await;
+            tokio::time::sleep(BETWEEN_LAST_SAVES).await;
         }
-        for profile in self.save_waiting().await {
+        for profile in self.save_waiting(true).await {
             tracing::error!(
                 "{}: the renewed login could not be saved, and ends with this process; log in again with `claude`",
-                profile.credentials().display()
+                profile.dir.display()
             );
         }
     }
@@ -123,16 +147,13 @@ impl Driver {
         self.shared.renewing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn nap(&self, unread: bool) -> Duration {
-        let longest = if unread { SHORT_NAP } else { NAP };
-        let due = self
-            .scheduler
-            .next_wakeup()
-            .map(|at| at.duration_since(self.scheduler.now()));
-        match due {
-            Some(wait) if wait > SignedDuration::ZERO => wait.unsigned_abs().clamp(LEAST_NAP, longest),
+    /// How long to nap; a login that could not be read is looked at `again` then.
+    fn nap(&self, again: Option<Timestamp>) -> Duration {
+        let due = [self.scheduler.next_wakeup(), again].into_iter().flatten().min();
+        match due.map(|at| at.duration_since(self.scheduler.now())) {
+            Some(wait) if wait > SignedDuration::ZERO => wait.unsigned_abs().clamp(LEAST_NAP, NAP),
             Some(_) => LEAST_NAP,
-            None => longest,
+            None => NAP,
         }
     }
 
@@ -162,45 +183,44 @@ impl Driver {
             return self.scheduler.observe(&id, Observation::Polled(Poll::Failed));
         };
         let (scheduler, calls, origin) = (Arc::clone(&self.scheduler), self.calls.clone(), self.origin.clone());
+        let end = End::new(&self.scheduler, &id, Observation::Polled(Poll::Failed));
         tokio::spawn(async move {
             let (poll, windows) = usage::poll(calls, &origin, &access, scheduler.now()).await;
             if !windows.is_empty() {
-                scheduler.observe(
-                    &id,
-                    Observation::Reading {
-                        windows,
-                        allowed: false,
-                    },
-                );
+                scheduler.observe(&id, Observation::Reading(windows));
             }
-            scheduler.observe(&id, Observation::Polled(poll));
+            end.with(Observation::Polled(poll));
         });
     }
 
     /// Renews one seat's login, and tells the pool how it went.
     async fn renew(self, id: AccountId) {
+        let end = End::new(&self.scheduler, &id, Observation::Renewed(Renewal::Failed(None)));
         let label = self.roster.label(&id);
         let renewal = match self.roster.renewable(&id) {
             None => Renewal::Busy, // it went away this moment
-            Some((profile, refused)) => match self.who {
-                TokenRefresh::Router => self.renew_ourselves(&label, profile, refused).await,
-                TokenRefresh::Delegate => self.hand_over(&id, &profile).await,
-                TokenRefresh::Nobody => Renewal::Busy, // the pool asks for none
-            },
+            Some(login) => {
+                let _renewing = self.roster.renewing(&login.profile);
+                let renewal = match self.who {
+                    TokenRefresh::Router => self.renew_ourselves(&label, login.profile, login.refused).await,
+                    TokenRefresh::Delegate => self.hand_over(&login.profile).await,
+                    TokenRefresh::Nobody => Renewal::Busy, // the pool asks for none
+                };
+                match renewal {
+                    // The end of a login that stands by is not its seat's: the one that serves is next.
+                    Renewal::Rejected | Renewal::Uncertain if !login.serves => Renewal::Busy,
+                    renewal => renewal,
+                }
+            }
         };
         // The new login must be known before those who wait are told.
         self.roster.scan().await;
-        self.scheduler.observe(&id, Observation::Renewed(renewal));
+        end.with(Observation::Renewed(renewal));
     }
 
-    async fn renew_ourselves(
-        &self,
-        label: &str,
-        profile: Profile,
-        refused: Option<crate::credential::Secret>,
-    ) -> Renewal {
+    async fn renew_ourselves(&self, label: &str, profile: Profile, refused: Option<Secret>) -> Renewal {
         // A pair that waits to be saved comes first: the store's old one is spent.
-        if self.save_waiting().await.contains(&profile) {
+        if self.save_waiting(false).await.contains(&profile) {
             return Renewal::CannotSave;
         }
         match self.renewer.renew(&profile, refused.as_ref()).await {
@@ -221,6 +241,15 @@ impl Driver {
                 tracing::debug!("`{label}`: {error}");
                 Renewal::Busy
             }
+            Err(RefreshError::NotOurs(why)) => {
+                tracing::info!("`{label}`: Claude Code is asked to renew its login: {why}");
+                self.hand_over(&profile).await
+            }
+            Err(RefreshError::Unreadable(error @ CredentialError::Keychain(_))) => {
+                tracing::debug!("`{label}`: {error}");
+                self.roster.unread(&profile, &error);
+                Renewal::Unreachable
+            }
             Err(error) => {
                 tracing::warn!("`{label}`: {error}");
                 match error {
@@ -229,7 +258,7 @@ impl Driver {
                     RefreshError::Failed { retry_after, .. } => Renewal::Failed(retry_after),
                     RefreshError::Rejected | RefreshError::NoRefreshToken => Renewal::Rejected,
                     RefreshError::Uncertain => self.ask_once_expired(&profile).await,
-                    RefreshError::Unreadable(_) | RefreshError::Lock(_) => Renewal::Busy,
+                    RefreshError::Unreadable(_) | RefreshError::Lock(_) | RefreshError::NotOurs(_) => Renewal::Busy,
                 }
             }
         }
@@ -237,23 +266,25 @@ impl Driver {
 
     /// A login that may be dead is Claude Code's to try, once its access token has ended.
     async fn ask_once_expired(&self, profile: &Profile) -> Renewal {
-        let expired = |login: crate::credential::Credential| !login.token().is_usable(self.scheduler.now());
-        if self.read(profile).await.is_some_and(expired) && self.ask_claude(profile).await {
-            return Renewal::Done;
+        let usable = |login: &Credential| login.token().is_usable(self.scheduler.now());
+        let expired = self.read(profile).await.is_some_and(|login| !usable(&login));
+        match expired && self.ask_claude(profile, usable).await {
+            true => Renewal::Done,
+            false => Renewal::Uncertain,
         }
-        Renewal::Uncertain
     }
 
-    async fn hand_over(&self, id: &AccountId, profile: &Profile) -> Renewal {
-        let before = self.roster.access(id);
-        match self.ask_claude(profile).await && self.read(profile).await.map(|login| login.access) != before {
+    async fn hand_over(&self, profile: &Profile) -> Renewal {
+        let before = self.read(profile).await.map(|login| login.access);
+        let renewed = |login: &Credential| Some(&login.access) != before.as_ref();
+        match self.ask_claude(profile, renewed).await {
             true => Renewal::Done,
             false => Renewal::Failed(None),
         }
     }
 
-    /// Asks Claude Code to look after `profile`'s login. Returns whether the login is usable afterwards.
-    async fn ask_claude(&self, profile: &Profile) -> bool {
+    /// Asks Claude Code to look after `profile`'s login, until that is as wanted. Returns whether it is.
+    async fn ask_claude(&self, profile: &Profile, wanted: impl Fn(&Credential) -> bool) -> bool {
         let Some(claude) = &self.claude else {
             tracing::warn!(
                 "Claude Code was not found on this machine, so no login can be handed over to it; `claudePath` names it"
@@ -263,9 +294,11 @@ impl Driver {
         // It often ends before it renews: one run in four was seen to look and leave.
         for _ in 0..ASKED {
             let turn = Arc::clone(&self.shared.asking).lock_owned().await;
-            claude.ask(profile, turn).await;
+            let (store, asked) = (Arc::clone(&self.renewer.store), profile.clone());
+            let config_dir = tokio::task::spawn_blocking(move || store.config_dir(&asked)).await;
+            claude.ask(profile, config_dir.unwrap_or_default(), turn).await;
             let login = self.read(profile).await;
-            if login.is_some_and(|login| login.token().is_usable(self.scheduler.now())) {
+            if login.is_some_and(|login| wanted(&login)) {
                 return true;
             }
             tokio::time::sleep(BETWEEN_ASKING).await;
@@ -273,27 +306,54 @@ impl Driver {
         false
     }
 
-    async fn read(&self, profile: &Profile) -> Option<crate::credential::Credential> {
-        let (store, profile) = (Arc::clone(&self.renewer.store), profile.clone());
-        let read = move || crate::credential::read(&*store, &profile).ok();
+    async fn read(&self, profile: &Profile) -> Option<Credential> {
+        let (renewer, profile) = (self.renewer.clone(), profile.clone());
+        let read = move || crate::credential::read(&*renewer.store, &profile, &renewer.asking(Why::Renewal)).ok();
         tokio::task::spawn_blocking(read).await.ok().flatten()
     }
 
-    /// Tries again to save pairs that could not be saved. Returns the profiles whose pairs still wait.
-    async fn save_waiting(&self) -> Vec<Profile> {
-        let mut still = Vec::new();
-        for (profile, unsaved) in self.roster.waiting() {
+    /// Tries again to save pairs that could not be saved, the `last` time each of them. Returns the profiles whose
+    /// pairs still wait.
+    async fn save_waiting(&self, last: bool) -> Vec<Profile> {
+        for (profile, unsaved) in self.roster.to_offer(last) {
             match self.renewer.save(&profile, &unsaved).await {
                 Ok(()) => {
-                    tracing::info!("{}: the renewed login is saved now", profile.credentials().display());
+                    tracing::info!("{}: the renewed login is saved now", profile.dir.display());
                     self.roster.saved(&profile);
                 }
-                Err(error) => {
-                    tracing::debug!("{}: {error}", profile.credentials().display());
-                    still.push(profile);
-                }
+                Err(error) => tracing::debug!("{}: {error}", profile.dir.display()),
             }
         }
-        still
+        self.roster.waiting().into_iter().map(|(profile, _)| profile).collect()
+    }
+}
+
+/// Tells the pool how something that it awaits ended, even where a fault of ours is the end.
+struct End {
+    scheduler: Arc<Scheduler>,
+    id: AccountId,
+    observation: Option<Observation>,
+}
+
+impl End {
+    /// It ends with that `observation`, unless it is told otherwise.
+    fn new(scheduler: &Arc<Scheduler>, id: &AccountId, observation: Observation) -> Self {
+        Self {
+            scheduler: Arc::clone(scheduler),
+            id: id.clone(),
+            observation: Some(observation),
+        }
+    }
+
+    fn with(mut self, observation: Observation) {
+        self.observation = Some(observation);
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some(observation) = self.observation.take() {
+            self.scheduler.observe(&self.id, observation);
+        }
     }
 }

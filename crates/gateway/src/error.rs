@@ -61,10 +61,22 @@ pub enum ProxyError {
         /// When.
         until: Timestamp,
     },
+    /// Logins of several seats were refused at once.
+    LoginsRefused {
+        /// Their short names.
+        seats: Vec<String>,
+        /// When the first of them is tried again.
+        until: Timestamp,
+    },
     /// The request's seat reached its limit, and the request is too long to be sent to another.
     NotMovable,
     /// A login is being renewed, and it takes longer than a request may wait.
     Renewing,
+    /// The seats that could serve are not allowed to by their organisations.
+    NotAllowed {
+        /// Their short names.
+        seats: Vec<String>,
+    },
     /// Every seat was tried, and none gave an answer worth handing on.
     Exhausted,
     /// Anthropic says that OAuth is not supported for this request; no seat is at fault.
@@ -93,10 +105,13 @@ impl ProxyError {
             | Self::Paused
             | Self::NeedLogin { .. }
             | Self::LoginDelayed { .. }
+            | Self::LoginsRefused { .. }
             | Self::NotMovable
             | Self::Renewing
             | Self::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
-            Self::OauthUnsupported { .. } | Self::Unreachable | Self::Broken => StatusCode::BAD_GATEWAY,
+            Self::NotAllowed { .. } | Self::OauthUnsupported { .. } | Self::Unreachable | Self::Broken => {
+                StatusCode::BAD_GATEWAY
+            }
         }
     }
 
@@ -115,8 +130,10 @@ impl ProxyError {
             Self::Paused => "paused",
             Self::NeedLogin { .. } => "need_login",
             Self::LoginDelayed { .. } => "login_delayed",
+            Self::LoginsRefused { .. } => "logins_refused",
             Self::NotMovable => "not_movable",
             Self::Renewing => "renewing",
+            Self::NotAllowed { .. } => "not_allowed",
             Self::Exhausted => "exhausted",
             Self::OauthUnsupported { .. } => "oauth_unsupported",
             Self::Unreachable => "unreachable",
@@ -136,8 +153,10 @@ impl ProxyError {
             | Self::Paused
             | Self::NeedLogin { .. }
             | Self::LoginDelayed { .. }
+            | Self::LoginsRefused { .. }
             | Self::NotMovable
             | Self::Renewing
+            | Self::NotAllowed { .. }
             | Self::Exhausted
             | Self::OauthUnsupported { .. }
             | Self::Unreachable
@@ -175,7 +194,7 @@ impl ProxyError {
             Self::NoSeat => "Claude Proxy Router found no Claude login on its machine. Log in there with `claude`; it is noticed \
                  within ten seconds."
                 .into(),
-            Self::Paused => "Every seat of Claude Proxy Router is switched off. Switch one on in its settings.".into(),
+            Self::Paused => "Every seat of Claude Proxy Router is paused, or finishes what it has. Resume one there.".into(),
             Self::NeedLogin { seats } => format!(
                 "Claude Proxy Router needs a new login for {}. On its machine, run `claude` and log in there; \
                  it is noticed within ten seconds.",
@@ -185,10 +204,21 @@ impl ProxyError {
                 "Claude Proxy Router could not renew a login yet, and no other seat can serve. It tries again by itself {}.",
                 clock_time(*until, now, zone)
             ),
+            Self::LoginsRefused { seats, until } => format!(
+                "Anthropic refused the logins of {} at the same time, which looks like trouble of its own. Claude Proxy \
+                 Router tries them again by itself {}; if it stays so, log in again with `claude` on its machine.",
+                list(seats),
+                clock_time(*until, now, zone)
+            ),
             Self::NotMovable => "The seat that this request went to has reached its limit, and the request is too long to be kept for another. \
                  Send it again: Claude Proxy Router gives it to another seat."
                 .into(),
             Self::Renewing => "Claude Proxy Router is renewing a login, and no other seat can serve. It tries on by itself.".into(),
+            Self::NotAllowed { seats } => format!(
+                "Anthropic does not let {} serve: the organisation is switched off, or does not allow Claude logins. \
+                 Claude Proxy Router looks again by itself within hours, and at once after a new login.",
+                list(seats)
+            ),
             Self::Exhausted => "No seat of Claude Proxy Router could answer this request just now. Its log says why.".into(),
             Self::OauthUnsupported { message } => format!("Anthropic did not take this request's form of login: {message}"),
             Self::Unreachable => "Claude Proxy Router cannot reach Anthropic: check the network of the machine it runs on. \

@@ -18,7 +18,11 @@ pub mod peek;
 pub mod file;
 pub mod profile;
 pub mod lock;
+pub mod reads;
+pub mod items;
 pub mod credential;
+pub mod security;
+pub mod keychain;
 pub mod ledger;
 pub mod scheduler;
 pub mod usage;
@@ -41,6 +45,9 @@ pub mod proxy;
 pub mod snapshot;
 pub mod control;
 pub mod instance;
+pub mod log;
+pub mod doctor;
+pub mod service;
 pub mod serve;
 pub mod delegate;
 pub mod driver;
@@ -70,11 +77,12 @@ use crate::ledger::Ledger;
 use crate::paths::Paths;
 use crate::ports::{Clock, Network, Upstream};
 use crate::proxy::Proxy;
+use crate::reads::Reads;
 use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Read, Snapshot};
 
 /// What the gateway needs of the outside.
 #[derive(Clone)]
@@ -115,11 +123,14 @@ impl Gateway {
         let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
         let settings = Arc::new(Settings::new(config, paths.config.clone()));
         let config = settings.now();
+        let (ledger, reads) = (Ledger::new(paths.renewals()), Arc::<Reads>::default());
         let roster = Roster::new(
             Arc::clone(&settings),
             paths.clone(),
             Arc::clone(&scheduler),
             Arc::clone(&ports.store),
+            ledger.clone(),
+            Arc::clone(&reads),
         );
         let roster = Arc::new(roster);
         let driver = Driver {
@@ -130,11 +141,12 @@ impl Gateway {
             origin: config.upstream.clone(),
             renewer: Renewer {
                 store: ports.store,
-                ledger: Ledger::new(paths.renewals()),
+                ledger,
                 calls: ports.calls,
                 token_url: config.token_url.clone(),
                 clock: ports.clock,
                 grace: Arc::default(),
+                reads,
             },
             who: config.token_refresh,
             claude: Claude::find(config.claude_path.as_deref(), &paths.home),
@@ -150,6 +162,7 @@ impl Gateway {
             zone: ports.zone,
             budget: Arc::default(),
             owners: Arc::new(Mutex::default()),
+            settings: Arc::clone(&settings),
         };
         Self {
             proxy: Arc::new(proxy),
@@ -168,6 +181,11 @@ impl Gateway {
     /// Looks for logins once.
     pub async fn scan(&self) {
         self.proxy.roster.scan().await;
+    }
+
+    /// Looks at every login anew, as its owner asks: whoever said no to macOS before is asked again.
+    pub async fn look_again(&self) {
+        self.proxy.roster.look_again().await;
     }
 
     /// What goes on aside from requests.
@@ -222,6 +240,7 @@ impl Gateway {
             snapshot.sandbox = sandbox;
             snapshot.routing.paused = self.settings.now().paused;
             snapshot.devices = self.proxy.devices.list();
+            snapshot.reads = self.driver.renewer.reads.all().into_iter().map(Read::from).collect();
             snapshot
         })
     }

@@ -18,19 +18,27 @@ pub struct Paths {
     pub socket: PathBuf,
     /// What the router remembers across restarts. All routers of one user share it.
     pub state: PathBuf,
+    /// The folder of logs.
+    pub logs: PathBuf,
+    /// The folder that the owner's settings of all programs lie in; on a Mac, of this one.
+    pub config_home: PathBuf,
+    /// Whether the settings are the usual ones.
+    pub is_usual: bool,
 }
 
 impl Paths {
     /// The places for that `home`, with the environment read through `var`. `config` stands in for the usual file.
     pub fn new(home: &Path, config: Option<PathBuf>, var: impl Fn(&str) -> Option<String>) -> Self {
         let folder = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let (usual, orca, state, run) = if cfg!(target_os = "macos") {
+        let (usual, orca, state, run, logs, config_home) = if cfg!(target_os = "macos") {
             let support = home.join("Library/Application Support");
             (
                 support.join(NAME),
                 support.join("orca"),
                 support.join(NAME).join("state"),
                 None,
+                home.join("Library/Logs").join(NAME),
+                support.clone(),
             )
         } else {
             let config = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
@@ -41,6 +49,8 @@ impl Paths {
                 data.join("orca"),
                 state.join(NAME),
                 folder("XDG_RUNTIME_DIR"),
+                state.join(NAME).join("log"),
+                config.clone(),
             )
         };
         // Another settings file is another router: its socket lies beside it.
@@ -51,10 +61,13 @@ impl Paths {
         };
         Self {
             home: home.to_owned(),
+            is_usual: config.is_none(),
             config: config.unwrap_or_else(|| usual.join("config.json")),
             orca_profiles: orca.join("claude-profiles"),
             socket,
             state,
+            logs,
+            config_home,
         }
     }
 
@@ -71,6 +84,37 @@ impl Paths {
     /// The app's own socket, where a second copy asks the first to show itself.
     pub fn door(&self) -> PathBuf {
         self.socket.with_file_name("app.sock")
+    }
+
+    /// Whom macOS asked in vain for a Keychain item.
+    pub fn keychain(&self) -> PathBuf {
+        self.state.join("keychain.json")
+    }
+
+    /// Configuration directories that nobody but the router uses: each folder in it is one.
+    pub fn own_logins(&self) -> PathBuf {
+        match self.config.file_name().is_some_and(|name| name == "config.json") {
+            true => self.config.with_file_name("logins"),
+            false => beside(&self.config, "logins"),
+        }
+    }
+
+    /// The log of a router that runs by itself.
+    pub fn log(&self) -> PathBuf {
+        self.logs.join("router.log")
+    }
+
+    /// The router that this machine's own `exec` goes to.
+    pub fn joined(&self) -> PathBuf {
+        match self.config.file_name().is_some_and(|name| name == "config.json") {
+            true => self.config.with_file_name("router.json"),
+            false => beside(&self.config, "router.json"),
+        }
+    }
+
+    /// The folder of what was the earlier tool's.
+    pub fn earlier(&self) -> PathBuf {
+        self.config.with_file_name("earlier")
     }
 
     /// The devices and their keys' hashes.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::{Request, StatusCode, Uri};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Collected};
 use serde::{Deserialize, Serialize};
 use tower::ServiceExt as _;
 
@@ -130,7 +130,7 @@ pub async fn ping(url: &str, key: &str, limit: Duration) -> Result<(), PingError
     let body = body
         .ok()
         .and_then(Result::ok)
-        .map(|body| body.to_bytes())
+        .map(Collected::to_bytes)
         .unwrap_or_default();
     let said = String::from_utf8_lossy(&body);
     match said.strip_prefix(GOOD) {

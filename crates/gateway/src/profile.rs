@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
 use crate::file::{self, ReadError};
@@ -17,8 +18,10 @@ pub struct Profile {
     pub dir: PathBuf,
     /// The file that names the account.
     identity: PathBuf,
-    /// A short name for people: `default`, `work`, the folder's name.
+    /// A short name for people: `default`, `work`, the folder's name. Never an e-mail address.
     pub name: String,
+    /// Whether nobody but the router uses it.
+    pub is_ours: bool,
 }
 
 impl Profile {
@@ -27,7 +30,8 @@ impl Profile {
         Self {
             identity: dir.join(".claude.json"),
             dir,
-            name,
+            name: without_address(name),
+            is_ours: false,
         }
     }
 
@@ -81,7 +85,21 @@ pub struct Identity {
     pub organization_name: Option<String>,
 }
 
-/// The directories that the settings ask for, each once, in the order default, Orca's, configured, found.
+/// The name of a folder, unless it is an e-mail address: names are shown to devices.
+pub(crate) fn without_address(name: String) -> String {
+    match name.contains('@') {
+        true => format!("login-{}", short_hash(&name)),
+        false => name,
+    }
+}
+
+fn short_hash(text: &str) -> String {
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().take(2).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The directories that the settings ask for, each once, in the order default, the router's own, Orca's, configured,
+/// found.
 pub fn discover(config: &Config, paths: &Paths) -> Vec<Profile> {
     let mut profiles = Vec::new();
     let default = paths.home.join(".claude");
@@ -90,8 +108,16 @@ pub fn discover(config: &Config, paths: &Paths) -> Vec<Profile> {
             identity: paths.home.join(".claude.json"),
             dir: default.clone(),
             name: "default".into(),
+            is_ours: false,
         });
     }
+    profiles.extend(folders_in(&paths.own_logins()).into_iter().map(|dir| {
+        let name = folder_name(&dir);
+        Profile {
+            is_ours: true,
+            ..Profile::named(dir, name)
+        }
+    }));
     let orca = config.profiles_root.as_ref().unwrap_or(&paths.orca_profiles);
     let homes = folders_in(orca).into_iter().map(|folder| folder.join("home"));
     profiles.extend(homes.filter(|home| home.is_dir()).map(|home| {
@@ -152,9 +178,12 @@ mod tests {
             ".claude-work",
             ".claude-cache",
             ".claude-plain",
+            ".claude-me@example.test",
+            ".config/claude-proxy-router/logins/calm",
         ] {
             make(dir);
         }
+        touch(".claude-me@example.test/.claude.json");
         touch(".claude-work/.credentials.json");
         touch(".claude-plain/.claude.json");
         std::os::unix::fs::symlink(home.path().join(".claude-work"), home.path().join(".claude-same")).unwrap();
@@ -164,12 +193,27 @@ mod tests {
             "configDirs": [home.path().join("elsewhere"), home.path().join(".claude-work"), home.path().join("missing")],
         });
         let config = Config::parse(written.to_string().as_bytes()).unwrap().unwrap();
-        let paths = Paths::new(home.path(), None, |_| None);
-        let names: Vec<_> = discover(&config, &paths)
-            .into_iter()
-            .map(|profile| profile.name)
-            .collect();
-        assert_eq!(names, ["default", "orca-0a1b2c3d", "elsewhere", "work", "plain"]);
+        let paths = Paths {
+            config: home.path().join(".config/claude-proxy-router/config.json"),
+            ..Paths::new(home.path(), None, |_| None)
+        };
+        let profiles = discover(&config, &paths);
+        let names: Vec<_> = profiles.iter().map(|profile| profile.name.as_str()).collect();
+        let address = format!("login-{}", short_hash("me@example.test"));
+        assert_eq!(
+            names,
+            [
+                "default",
+                "calm",
+                "orca-0a1b2c3d",
+                "elsewhere",
+                "work",
+                &address,
+                "plain"
+            ]
+        );
+        let ours: Vec<_> = profiles.iter().filter(|profile| profile.is_ours).collect();
+        assert!(matches!(ours[..], [only] if only.name == "calm"), "{ours:?}");
     }
 
     #[test]

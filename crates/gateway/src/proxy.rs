@@ -11,11 +11,12 @@ use http::request::Parts;
 use http::{Method, StatusCode, Uri};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use pool::{AccountId, Conversation, Next, Observation, Outcome, Reason, Refusal};
+use pool::{AccountId, Chances, Conversation, End, Heard, Next, Outcome, Reason, Refusal};
 use tower::ServiceExt as _;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::answer::{Answer, Reading};
+use crate::answer::Answer;
+use crate::anthropic;
 use crate::body::{self, Budget, Sent, Tap, Upload, UploadError};
 use crate::connections::{Busy, Connection};
 use crate::credential::Secret;
@@ -29,14 +30,19 @@ use crate::peek::Found;
 use crate::ping;
 use crate::ports::{Network, UpstreamError};
 use crate::roster::Roster;
-use crate::scheduler::{LeaseGuard, Scheduler};
+use crate::scheduler::{Claim, LeaseGuard, Scheduler};
+use crate::settings::Settings;
 
 /// How long a request may go from seat to seat before it is answered.
 const MOVING_FOR: SignedDuration = SignedDuration::from_secs(30);
 /// How long a request waits for a login to be renewed.
 const RENEWAL_WAIT: Duration = Duration::from_secs(35);
-/// The wait before the same seat is tried once more, in milliseconds: at least, and at most.
-const RETRY_AFTER_MS: (u64, u64) = (750, 3_000);
+/// How long a request waits for another one to try a seat that comes back from a rest.
+const TRIAL_WAIT: Duration = Duration::from_secs(5);
+/// How long a request that waits looks away after it looked: others change the pool all the time.
+const LOOK_AWAY: Duration = Duration::from_millis(50);
+/// The longest nap of a request that waits: timers stand still while a laptop sleeps, and the clock decides.
+const NAP: Duration = Duration::from_secs(10);
 /// How much of an answer is read for the ids it issues.
 const ISSUED_LIMIT: usize = 64 << 10;
 
@@ -60,6 +66,8 @@ pub struct Proxy {
     pub budget: Arc<Budget>,
     /// Who issued which id.
     pub owners: Arc<Mutex<Owners>>,
+    /// The settings.
+    pub settings: Arc<Settings>,
 }
 
 /// The routes: ours under `/_router/`, all else is forwarded or refused.
@@ -124,6 +132,8 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
     let upload = Upload::new(body, length, limit, has_json(&head.headers), Arc::clone(&proxy.budget));
     let exchange = Exchange {
         moving_since: None,
+        held_until: None,
+        impatient: false,
         device,
         proxy: Arc::clone(&proxy),
         head,
@@ -188,6 +198,10 @@ struct Exchange {
     proxy: Arc<Proxy>,
     /// When the first attempt asked for another.
     moving_since: Option<Timestamp>,
+    /// Until when it is held open for a seat to return, once it was found that none serves.
+    held_until: Option<Timestamp>,
+    /// Whether it has waited long enough for another request to try a seat.
+    impatient: bool,
     device: Arc<Device>,
     head: Parts,
     route: Route,
@@ -206,13 +220,20 @@ struct Exchange {
     /// Whether the one spare move was used.
     moved: bool,
     /// An answer that is handed on if nobody has a better one.
-    kept: Option<Response>,
+    kept: Option<Kept>,
     busy: Option<Busy>,
+}
+
+/// An answer that is kept while others are tried.
+struct Kept {
+    response: Response,
+    /// Whether it gives way to the news that the other seats are full.
+    gives_way: bool,
 }
 
 /// What became of an attempt.
 enum Attempt {
-    Answered(Box<Answer>),
+    Answered(Box<Answer>, Heard),
     /// The whole body says that it belongs elsewhere.
     Misdirected,
     Failed(LeaseGuard, UpstreamError),
@@ -237,54 +258,108 @@ impl Exchange {
             return self.broken_upload(&error);
         }
         loop {
-            let (wanted, leased) = self.acquire().await;
-            let (lease, reason) = match leased {
-                Ok(leased) => leased,
+            let (wanted, claimed) = self.acquire().await;
+            let Claim { lease, reason, switch } = match claimed {
+                Ok(claim) => claim,
                 Err(refusal) => return self.refused(refusal),
             };
+            if let Some(switch) = switch {
+                let (from, to) = (
+                    self.proxy.roster.label(&switch.from),
+                    self.proxy.roster.label(&switch.to),
+                );
+                tracing::info!(device = %self.device.name, "a conversation goes from `{from}` to `{to}`: {}", switch.why);
+            }
             let Some(access) = self.proxy.roster.access(lease.account()) else {
                 self.tried.push(lease.account().clone());
-                lease.settle(&Outcome::Withdrawn);
+                lease.settle(&End::Withdrawn);
                 continue;
             };
-            let answer = match self.attempt(lease, reason, access, &wanted).await {
-                Ok(Attempt::Answered(answer)) => *answer,
+            let (answer, heard) = match self.attempt(lease, reason, access, &wanted).await {
+                Ok(Attempt::Answered(answer, heard)) => (*answer, heard),
                 Ok(Attempt::Misdirected) => continue,
-                Ok(Attempt::Failed(lease, UpstreamError::Stale(_))) if !self.resent && self.upload.is_replayable() => {
-                    self.resend(lease);
-                    continue;
-                }
-                Ok(Attempt::Failed(lease, error)) => return self.failed(lease, &error),
+                Ok(Attempt::Failed(lease, error)) => match self.failed(lease, &error, &wanted) {
+                    Some(response) => return response,
+                    None => continue,
+                },
                 Err(error) => return self.broken_upload(&error),
             };
-            if let Some(response) = self.next(answer).await {
+            if let Some(response) = self.next(answer, heard, &wanted).await {
                 return response;
             }
         }
     }
 
-    /// Claims a seat. Where only a renewal stands in the way, waits for it: the driver renews, requests never do.
-    async fn acquire(&mut self) -> (pool::Request, Result<(LeaseGuard, Reason), Refusal>) {
+    /// Claims a seat. What passes by itself is waited for, within bounds: a renewal (the driver renews, requests never
+    /// do), another request's trial of a seat that comes back, and a reset, where the owner wants requests held.
+    async fn acquire(&mut self) -> (pool::Request, Result<Claim, Refusal>) {
         let scheduler = Arc::clone(&self.proxy.scheduler);
         let mut changed = scheduler.subscribe();
-        let mut patience = std::pin::pin!(tokio::time::sleep(RENEWAL_WAIT));
-        let mut waiting = false;
+        let (mut renewal, mut trial) = (None, None);
         loop {
             let wanted = self.wanted();
-            match scheduler.acquire(&wanted) {
-                Err(Refusal::Renewing) => {
-                    if !waiting {
+            let refusal = match scheduler.acquire(&wanted) {
+                Ok(claim) => return (wanted, Ok(claim)),
+                Err(refusal) => refusal,
+            };
+            let wait = match &refusal {
+                Refusal::Renewing => {
+                    if renewal.is_none() {
                         scheduler.hurry();
                     }
-                    waiting = true;
-                    tokio::select! {
-                        _ = changed.changed() => {}
-                        () = &mut patience => return (wanted, Err(Refusal::Renewing)),
-                    }
+                    left_of(RENEWAL_WAIT, &mut renewal)
                 }
-                leased => return (wanted, leased),
+                Refusal::Returning => left_of(TRIAL_WAIT, &mut trial),
+                Refusal::Cooling { until, .. } => self.hold(*until),
+                _ => Duration::ZERO,
+            };
+            if wait.is_zero() {
+                if refusal == Refusal::Returning {
+                    self.impatient = true;
+                    continue;
+                }
+                return (wanted, Err(refusal));
+            }
+            tokio::time::sleep(LOOK_AWAY.min(wait)).await;
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = tokio::time::sleep(wait.min(NAP)) => {}
             }
         }
+    }
+
+    /// How long it is still held for a seat that returns at `until`: not at all, unless its owner wants it, the seat
+    /// returns in time, and there is nothing better to give the client.
+    fn hold(&mut self, until: Timestamp) -> Duration {
+        if self.kept.as_ref().is_some_and(|kept| !kept.gives_way) {
+            return Duration::ZERO;
+        }
+        let now = self.proxy.scheduler.now();
+        let wanted = u64::from(self.proxy.settings.now().hold_s);
+        // The client must not give up before we do.
+        let longest = self.timeout_s().map_or(wanted, |timeout| wanted.min(timeout / 2));
+        let ends = *self
+            .held_until
+            .get_or_insert(now + SignedDuration::from_secs(longest as i64));
+        if now >= ends || until > ends {
+            return Duration::ZERO;
+        }
+        // Whoever returns may be tried anew.
+        self.tried.clear();
+        self.moving_since = None;
+        let wait = until.duration_since(now).max(SignedDuration::from_millis(1));
+        wait.unsigned_abs()
+    }
+
+    /// How long the client waits for an answer's head, in seconds, if it says so.
+    fn timeout_s(&self) -> Option<u64> {
+        self.head
+            .headers
+            .get("x-stainless-timeout")?
+            .to_str()
+            .ok()?
+            .parse()
+            .ok()
     }
 
     /// The sub-agent that speaks, if one does.
@@ -304,10 +379,23 @@ impl Exchange {
         pool::Request {
             conversation: self.conversation(found),
             model: found.model.clone(),
+            features: anthropic::features(&self.head.headers),
             allowed: self.device.seats.clone(),
             owner: owners.of(own.into_iter().chain(&found.ids)),
             again: self.again.clone(),
             tried: self.tried.clone(),
+            impatient: self.impatient,
+        }
+    }
+
+    /// What is still open to it.
+    fn chances(&mut self) -> Chances {
+        let now = self.proxy.scheduler.now();
+        let since = *self.moving_since.get_or_insert(now);
+        Chances {
+            movable: self.upload.is_replayable() && now.duration_since(since) < MOVING_FOR,
+            spare: !self.moved,
+            retry: !self.retried,
         }
     }
 
@@ -357,49 +445,73 @@ impl Exchange {
             Sent::Ended(Ok(response)) => response,
             Sent::Ended(Err(error)) => return Ok(Attempt::Failed(lease, error)),
             Sent::Misdirected => {
-                lease.settle(&Outcome::Withdrawn);
+                lease.settle(&End::Withdrawn);
                 return Ok(Attempt::Misdirected);
             }
         };
-        let scheduler = &self.proxy.scheduler;
         let mut answer = Answer::new(response, lease, reason, access);
-        let Reading { windows, allowed } = answer.understand(scheduler.now()).await;
-        if !windows.is_empty() {
-            scheduler.observe(&answer.account, Observation::Reading { windows, allowed });
+        let mut heard = answer
+            .understand(wanted.model.as_deref(), self.proxy.scheduler.now())
+            .await;
+        if self.route != Route::Messages && !concerns_the_seat(&heard.outcome) {
+            heard.outcome = Outcome::PassedOn;
         }
-        Ok(Attempt::Answered(Box::new(answer)))
+        Ok(Attempt::Answered(Box::new(answer), heard))
     }
 
     /// What follows from the answer: a response for the client, or another attempt.
-    async fn next(&mut self, mut answer: Answer) -> Option<Response> {
-        if matches!(answer.outcome, Outcome::Served | Outcome::PassedOn) {
-            return Some(self.deliver(answer));
-        }
+    async fn next(&mut self, mut answer: Answer, heard: Heard, wanted: &pool::Request) -> Option<Response> {
         let account = answer.account.clone();
-        let label = self.proxy.roster.label(&account);
-        if let Outcome::Limited(rejection) = &answer.outcome {
-            let limits: Vec<String> = rejection.windows.iter().map(|(kind, _)| kind.to_string()).collect();
-            tracing::info!(account.id = %account, "`{label}` has reached its {} limit; the request moves on", limits.join(" and "));
-        }
-        let next = answer.settle();
-        let now = self.proxy.scheduler.now();
-        let since = *self.moving_since.get_or_insert(now);
-        let movable = self.upload.is_replayable() && now.duration_since(since) < MOVING_FOR;
+        let outcome = heard.outcome.clone();
+        let chances = match outcome {
+            // The usual case wants no clock.
+            Outcome::Served | Outcome::PassedOn => Chances::NONE,
+            _ => self.chances(),
+        };
+        let next = answer.judge(wanted, heard, chances);
         self.again = None;
-        match next {
-            Next::Deliver if answer.outcome == Outcome::OauthUnsupported => {
+        if next == Next::Deliver {
+            if outcome == Outcome::OauthUnsupported {
                 let message = answer.error.map(|error| error.message).unwrap_or_default();
+                let label = self.proxy.roster.label(&account);
                 return Some(self.own_answer(&label, &ProxyError::OauthUnsupported { message }));
             }
+            if matches!(outcome, Outcome::WrongPlace | Outcome::Challenged) {
+                self.tell(&self.proxy.roster.label(&account), &account, &outcome);
+            }
+            return Some(self.deliver(answer));
+        }
+        let label = self.proxy.roster.label(&account);
+        self.tell(&label, &account, &outcome);
+        answer.release();
+        match next {
+            Next::Deliver | Next::Reconnect => {}
             // One seat's limit is not the pool's.
-            Next::TryAnother if !movable => return Some(self.own_answer(&label, &ProxyError::NotMovable)),
+            Next::TryAnother if !chances.movable && matches!(outcome, Outcome::Limited(_) | Outcome::Beyond(_)) => {
+                return Some(self.own_answer(&label, &ProxyError::NotMovable));
+            }
+            Next::TryAnother | Next::TryAnotherOrDeliver | Next::TryOneOther if !chances.movable => {
+                self.log(answer.head.status, &label, answer.reason);
+                return Some(answer.into_response(&label, None, None));
+            }
             Next::TryAnother => {
                 self.tried.push(account);
-                answer.read_to_end().await;
+                // What is paid for is not listened to.
+                if !answer.head.status.is_success() {
+                    answer.read_to_end().await;
+                }
+            }
+            Next::TryAnotherOrDeliver | Next::TryOneOther => {
+                self.moved |= next == Next::TryOneOther;
+                self.tried.push(account);
+                self.kept = Some(Kept {
+                    response: answer.into_response(&label, None, None),
+                    gives_way: next == Next::TryAnotherOrDeliver,
+                });
             }
             Next::RereadAndRetry => {
                 let another = self.proxy.roster.refused(&account, &answer.access).await;
-                if !movable {
+                if !chances.movable {
                     return Some(self.own_answer(&label, &ProxyError::Exhausted));
                 }
                 // A seat gets a second try with another token, from the store or from a renewal, and no third.
@@ -411,22 +523,41 @@ impl Exchange {
                     }
                 }
             }
-            Next::TryOneOther if movable && !self.moved => {
-                self.moved = true;
-                self.tried.push(account);
-                self.kept = Some(answer.into_response(&label, None, None));
-            }
-            Next::RetryHere if movable && !self.retried => {
+            Next::RetryHere { after } => {
                 self.retried = true;
                 self.again = Some(account);
-                tokio::time::sleep(retry_after()).await;
-            }
-            Next::Deliver | Next::TryOneOther | Next::RetryHere => {
-                self.log(answer.head.status, &label, answer.reason);
-                return Some(answer.into_response(&label, None, None));
+                drop(answer);
+                tokio::time::sleep(after.unsigned_abs()).await;
             }
         }
         None
+    }
+
+    /// Logs what an answer means, where somebody may want to do something about it.
+    fn tell(&self, label: &str, account: &AccountId, outcome: &Outcome) {
+        match outcome {
+            Outcome::Limited(rejection) => {
+                let limits: Vec<String> = rejection.windows.iter().map(|(kind, _)| kind.to_string()).collect();
+                let limits = limits.join(" and ");
+                tracing::info!(account.id = %account, "`{label}` has reached its {limits} limit; the request moves on");
+            }
+            Outcome::Beyond(_) => {
+                tracing::info!(account.id = %account, "`{label}` would go beyond its plan; the request moves on");
+            }
+            Outcome::NotAllowed => {
+                tracing::warn!(account.id = %account, "`{label}`: its organisation does not allow this; the request moves on");
+            }
+            Outcome::Unpaid => {
+                tracing::warn!(account.id = %account, "`{label}` wants to be paid for; the request moves on");
+            }
+            Outcome::WrongPlace => tracing::warn!(
+                "Anthropic does not serve requests from this place or network; look at the machine's network, region or VPN"
+            ),
+            Outcome::Challenged => tracing::warn!(
+                "the network in front of Anthropic wants to see a person; look at the machine's network or VPN"
+            ),
+            _ => {}
+        }
     }
 
     /// Hands the answer on as it came; its lease is settled at its last byte.
@@ -461,37 +592,57 @@ impl Exchange {
                 seats: seats.iter().map(|id| self.proxy.roster.label(id)).collect(),
             },
             Refusal::LoginDelayed { until } => ProxyError::LoginDelayed { until },
+            Refusal::LoginsRefused { seats, until } => ProxyError::LoginsRefused {
+                seats: seats.iter().map(|id| self.proxy.roster.label(id)).collect(),
+                until,
+            },
             Refusal::Renewing => ProxyError::Renewing,
-            Refusal::Exhausted => ProxyError::Exhausted,
+            Refusal::NotAllowed(seats) => ProxyError::NotAllowed {
+                seats: seats.iter().map(|id| self.proxy.roster.label(id)).collect(),
+            },
+            Refusal::Returning | Refusal::Exhausted => ProxyError::Exhausted,
         };
-        if let Some(kept) = self.kept.take() {
-            self.log(kept.status(), "nobody else", "handed on");
-            return kept;
+        let full = matches!(error, ProxyError::AllFull { .. });
+        if let Some(kept) = self.kept.take().filter(|kept| !(full && kept.gives_way)) {
+            self.log(kept.response.status(), "nobody else", "handed on");
+            return kept.response;
         }
         let response = self.own_answer("nobody", &error);
         self.close_after(response)
     }
 
-    /// The one resend that we allow ourselves: a kept connection was closed while idle. Those beside it are not
-    /// trusted either.
-    fn resend(&mut self, lease: LeaseGuard) {
-        self.resent = true;
-        self.again = Some(lease.account().clone());
-        lease.settle(&Outcome::Withdrawn);
-        self.proxy.network.drop_connections();
-    }
-
-    /// No answer came.
-    fn failed(&mut self, lease: LeaseGuard, error: &UpstreamError) -> Response {
+    /// No answer came: an answer of ours, unless the request may be sent once more over a new connection. It may where
+    /// nothing was sent, and where a kept connection was closed while idle.
+    fn failed(&mut self, lease: LeaseGuard, error: &UpstreamError, wanted: &pool::Request) -> Option<Response> {
         let label = self.proxy.roster.label(lease.account());
-        lease.settle(&Outcome::Unreachable);
-        let said = match error {
-            UpstreamError::Connect(_) => ProxyError::Unreachable,
-            UpstreamError::Broken(_) | UpstreamError::Stale(_) => ProxyError::Broken,
+        let resend = !self.resent && self.upload.is_replayable();
+        let chances = Chances {
+            retry: resend,
+            ..self.chances()
         };
+        let (said, again) = match error {
+            UpstreamError::Connect(_) => {
+                let next = lease.judge(wanted, Outcome::Unreachable.into(), chances);
+                (ProxyError::Unreachable, next == Next::Reconnect)
+            }
+            UpstreamError::Stale(_) => (ProxyError::Broken, resend),
+            UpstreamError::Broken(_) => {
+                lease.judge(wanted, Outcome::Broken.into(), chances);
+                (ProxyError::Broken, false)
+            }
+        };
+        if again {
+            self.resent = true;
+            self.again = Some(lease.account().clone());
+            lease.settle(&End::Withdrawn);
+            // Those beside it are not trusted either.
+            self.proxy.network.drop_connections();
+            return None;
+        }
+        lease.settle(&End::Whole);
         let response = self.proxy.answer(&said);
         self.log(response.status(), &label, chain(error));
-        self.close_after(response)
+        Some(self.close_after(response))
     }
 
     /// An answer of ours after `seat` was asked.
@@ -545,11 +696,25 @@ impl Exchange {
     }
 }
 
-/// A wait with full jitter.
-fn retry_after() -> Duration {
-    let (least, most) = RETRY_AFTER_MS;
-    let chance = getrandom::u32().map_or(0, u64::from);
-    Duration::from_millis(least + chance % (most - least))
+/// What is left of a wait of that length, which begins when it is first asked for.
+fn left_of(wait: Duration, since: &mut Option<tokio::time::Instant>) -> Duration {
+    let since = since.get_or_insert_with(tokio::time::Instant::now);
+    wait.saturating_sub(since.elapsed())
+}
+
+/// Whether an answer to something other than a turn says what it says of the seat: its limit, its login, its
+/// organisation. What else goes wrong with a side call says nothing about turns.
+const fn concerns_the_seat(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Served
+            | Outcome::Limited(_)
+            | Outcome::Unauthorized
+            | Outcome::OauthUnsupported
+            | Outcome::NotAllowed
+            | Outcome::Challenged
+            | Outcome::WrongPlace
+    )
 }
 
 /// An error with what caused it, in one line.

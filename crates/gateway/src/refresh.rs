@@ -13,11 +13,12 @@ use pool::upkeep::RENEWED_BEFORE;
 use tower::ServiceExt as _;
 
 use crate::anthropic::{self, Grant, TokenAnswer};
-use crate::credential::{Credential, CredentialError, Document, Pair, Secret, Store};
+use crate::credential::{Credential, CredentialError, Document, NotOurs, Pair, Place, Secret, Store, WriteError};
 use crate::ledger::{Fate, Ledger};
 use crate::lock::{self, Judgement, LockError, ProfileLock};
 use crate::ports::{Clock, Upstream, UpstreamError};
 use crate::profile::Profile;
+use crate::reads::{Asking, Reads, Why};
 use crate::usage::USER_AGENT;
 
 /// A token answer is a few kilobytes.
@@ -41,6 +42,8 @@ pub struct Renewer {
     pub clock: Arc<dyn Clock>,
     /// Until when no lock counts as left over.
     pub grace: Arc<Grace>,
+    /// What was read.
+    pub reads: Arc<Reads>,
 }
 
 /// A time after a wake in which no lock counts as left over: its holder slept too.
@@ -80,6 +83,8 @@ pub enum Renewed {
 pub struct Unsaved {
     /// The refresh token that it was exchanged for: it may be put in the place of that one only.
     pub posted: Secret,
+    /// Where that one was read.
+    pub place: Place,
     /// The pair.
     pub pair: Pair,
     /// The login with the pair in it, to be used meanwhile.
@@ -95,6 +100,9 @@ pub enum RefreshError {
     /// The login cannot be read, or there is none.
     #[error(transparent)]
     Unreadable(#[from] CredentialError),
+    /// Only Claude Code can save this login, so only it renews it.
+    #[error("Claude Code renews this login itself: {0}")]
+    NotOurs(NotOurs),
     /// The login holds no refresh token.
     #[error("the login cannot be renewed: it holds no refresh token")]
     NoRefreshToken,
@@ -132,12 +140,16 @@ impl Renewer {
             let judgement = self.grace.judgement(now);
             blocking(move || ProfileLock::take(&dir, judgement, now)).await?
         };
-        let stored = self.read(profile).await?;
+        let stored = self.read(profile, Why::Renewal).await?;
         let login = stored.credential().ok_or(CredentialError::LoggedOut)?;
         if self.is_fresh(&login) && Some(&login.access) != refused {
             return Ok(Renewed::Adopted);
         }
+        if let Some(trouble) = stored.is_behind() {
+            return Err(CredentialError::Keychain(trouble).into());
+        }
         let refresh = login.refresh.clone().ok_or(RefreshError::NoRefreshToken)?;
+        admits(&*self.store, &stored).map_err(RefreshError::NotOurs)?;
         let fate = {
             let (ledger, refresh) = (self.ledger.clone(), refresh.clone());
             blocking(move || ledger.fate(&refresh)).await
@@ -147,7 +159,7 @@ impl Renewer {
             Some(Fate::Uncertain) => return Err(RefreshError::Uncertain),
             None => {}
         }
-        let lock = self.probe(profile, lock, &refresh).await?;
+        let lock = self.probe(profile, lock, stored.place(), &login).await?;
         self.mark_sent(&refresh).await?;
         let (lock, grant) = self.exchange(profile, lock, &login, &refresh).await?;
         let pair = Pair {
@@ -156,7 +168,7 @@ impl Renewer {
             expires_at: grant.expires_at,
             refresh_expires_at: grant.refresh_expires_at,
         };
-        match self.put(profile, lock, &refresh, &pair).await {
+        match self.put(profile, lock, stored.place(), &refresh, &pair).await {
             Ok(Put::Written) => {
                 self.clear(&refresh).await;
                 Ok(Renewed::Saved)
@@ -169,6 +181,7 @@ impl Renewer {
                 let credential = stored.with_pair(&pair).credential().ok_or(CredentialError::LoggedOut)?;
                 Ok(Renewed::Unsaved(Box::new(Unsaved {
                     posted: refresh,
+                    place: stored.place().clone(),
                     pair,
                     credential,
                 })))
@@ -185,7 +198,8 @@ impl Renewer {
         let (dir, now) = (profile.dir.clone(), self.clock.now());
         let judgement = self.grace.judgement(now);
         let lock = blocking(move || ProfileLock::take(&dir, judgement, now)).await?;
-        self.put(profile, lock, &unsaved.posted, &unsaved.pair).await?;
+        self.put(profile, lock, &unsaved.place, &unsaved.posted, &unsaved.pair)
+            .await?;
         self.clear(&unsaved.posted).await;
         Ok(())
     }
@@ -197,27 +211,52 @@ impl Renewer {
             .is_none_or(|end| end.duration_since(now) > RENEWED_BEFORE)
     }
 
-    async fn read(&self, profile: &Profile) -> Result<Document, CredentialError> {
-        let (store, profile) = (Arc::clone(&self.store), profile.clone());
-        blocking(move || store.read(&profile)).await
+    async fn read(&self, profile: &Profile, why: Why) -> Result<Document, CredentialError> {
+        let (renewer, profile) = (self.clone(), profile.clone());
+        blocking(move || renewer.store.read(&profile, &renewer.asking(why))).await
     }
 
-    /// Writes what is there once more: a store that takes the same bytes will take the new ones.
-    async fn probe(&self, profile: &Profile, lock: ProfileLock, refresh: &Secret) -> Result<ProfileLock, RefreshError> {
-        let (renewer, profile, refresh) = (self.clone(), profile.clone(), refresh.clone());
+    /// Asks a store on our behalf.
+    pub fn asking(&self, why: Why) -> Asking<'_> {
+        Asking {
+            why,
+            now: self.clock.now(),
+            reads: &self.reads,
+        }
+    }
+
+    fn read_at(&self, profile: &Profile, place: &Place) -> Result<Document, CredentialError> {
+        self.store.read_at(profile, place, &self.asking(Why::Write))
+    }
+
+    /// Writes what is there once more, byte for byte: a store that takes that will take a new pair.
+    async fn probe(
+        &self,
+        profile: &Profile,
+        mut lock: ProfileLock,
+        place: &Place,
+        login: &Credential,
+    ) -> Result<ProfileLock, RefreshError> {
+        let (renewer, profile, place, login) = (self.clone(), profile.clone(), place.clone(), login.clone());
         let write = move || {
             let now = renewer.clock.now();
             let storage = lock.for_writing(renewer.grace.judgement(now), now)?;
-            let stored = renewer.store.read(&profile)?;
+            let stored = renewer.read_at(&profile, &place)?;
             // Another wrote without the locks: next round.
-            if stored.credential().and_then(|login| login.refresh) != Some(refresh) {
+            if stored.credential().and_then(|stored| stored.refresh) != login.refresh {
                 return Err(RefreshError::Lock(LockError::Busy(profile.credentials())));
             }
-            renewer
-                .store
-                .write(&profile, &stored, &storage)
-                .map_err(|error| RefreshError::CannotSave(error.to_string()))?;
+            let written = renewer.store.write(&profile, &stored, &storage, now);
             drop(storage);
+            written.map_err(|error| refused(&error))?;
+            // A store that says yes and keeps something else is no place for a new pair.
+            let kept = renewer.read_at(&profile, &place)?;
+            if kept.credential().and_then(|kept| kept.refresh) != login.refresh {
+                return Err(RefreshError::CannotSave(
+                    "the store does not keep what it is given".into(),
+                ));
+            }
+            lock.touch(renewer.clock.now())?;
             Ok(lock)
         };
         blocking(write).await
@@ -302,7 +341,7 @@ impl Renewer {
 
     /// The token is dead, unless another has put a new one into the store meanwhile.
     async fn rejected(&self, profile: &Profile, refresh: &Secret) -> RefreshError {
-        if let Ok(now) = self.read(profile).await
+        if let Ok(now) = self.read(profile, Why::Renewal).await
             && now.credential().and_then(|login| login.refresh).as_ref() != Some(refresh)
         {
             return RefreshError::Lock(LockError::Busy(profile.credentials()));
@@ -349,14 +388,16 @@ impl Renewer {
         &self,
         profile: &Profile,
         mut lock: ProfileLock,
+        place: &Place,
         posted: &Secret,
         pair: &Pair,
     ) -> Result<Put, RefreshError> {
         for _ in 1..STORAGE_TRIES {
-            let (renewer, profile, posted, pair) = (self.clone(), profile.clone(), posted.clone(), pair.clone());
+            let (renewer, profile, place) = (self.clone(), profile.clone(), place.clone());
+            let (posted, pair) = (posted.clone(), pair.clone());
             let put;
             (lock, put) = blocking(move || {
-                let put = renewer.put_once(&profile, &lock, &posted, &pair);
+                let put = renewer.put_once(&profile, &lock, &place, &posted, &pair);
                 (lock, put)
             })
             .await;
@@ -372,21 +413,68 @@ impl Renewer {
         &self,
         profile: &Profile,
         lock: &ProfileLock,
+        place: &Place,
         posted: &Secret,
         pair: &Pair,
     ) -> Result<Put, RefreshError> {
         let now = self.clock.now();
         let storage = lock.for_writing(self.grace.judgement(now), now)?;
-        let stored = self.store.read(profile)?;
+        let stored = self.read_at(profile, place)?;
+        let login = stored.credential();
+        // A write that was given up as lost may have arrived after all.
+        if login.as_ref().is_some_and(|login| pair.is_in(login)) {
+            return Ok(Put::Written);
+        }
         // A blanked login was the posted one: Claude Code blanks what it found refused, and that was spent by us.
-        let ours = stored.is_blanked() || stored.credential().and_then(|login| login.refresh).as_ref() == Some(posted);
+        let ours = stored.is_blanked() || login.and_then(|login| login.refresh).as_ref() == Some(posted);
         if !ours {
             return Ok(Put::NotOurs);
         }
-        self.store
-            .write(profile, &stored.with_pair(pair), &storage)
-            .map_err(|error| RefreshError::CannotSave(error.to_string()))?;
-        Ok(Put::Written)
+        let written = self.store.write(profile, &stored.with_pair(pair), &storage, now);
+        drop(storage);
+        match written {
+            Ok(()) | Err(WriteError::Unknown) => {}
+            Err(error) => return Err(refused(&error)),
+        }
+        let kept = self.read_at(profile, place)?;
+        match kept.credential() {
+            Some(kept) if pair.is_in(&kept) => Ok(Put::Written),
+            Some(kept) if kept.refresh.as_ref() != Some(posted) => Ok(Put::NotOurs),
+            _ => Err(RefreshError::CannotSave("it did not arrive in the store".into())),
+        }
+    }
+}
+
+/// Whether we could save what would come in the place of `document`'s login.
+///
+/// # Errors
+/// If only Claude Code can.
+pub fn admits(store: &dyn Store, document: &Document) -> Result<(), NotOurs> {
+    match document.credential() {
+        Some(login) => store.admits(&document.with_pair(&roomy(&login))),
+        None => Ok(()),
+    }
+}
+
+/// A pair as long as one that may come instead of that login, and a little longer: what has no room for it must not
+/// spend the old one.
+fn roomy(login: &Credential) -> Pair {
+    let longer = |secret: &Secret| Secret::new(&"x".repeat(secret.expose().len() + ROOM));
+    Pair {
+        access: longer(&login.access),
+        refresh: login.refresh.as_ref().map(longer),
+        expires_at: Timestamp::MAX,
+        refresh_expires_at: Some(Timestamp::MAX),
+    }
+}
+
+/// By so much may a new token be longer than the old one.
+const ROOM: usize = 16;
+
+fn refused(error: &WriteError) -> RefreshError {
+    match error {
+        WriteError::NotOurs(why) => RefreshError::NotOurs(*why),
+        WriteError::Failed(_) | WriteError::Unknown => RefreshError::CannotSave(error.to_string()),
     }
 }
 

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use pool::{AccountId, Action, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request, Token};
+use pool::{
+    AccountId, Action, Chances, End, Granted, Heard, Lease, Next, Observation, Pool, Reason, Refusal, Request, Switch,
+    Token,
+};
 use tokio::sync::{Notify, watch};
 
 use crate::ports::Clock;
@@ -52,15 +55,15 @@ impl Scheduler {
     ///
     /// # Errors
     /// The refusal, which is a decision and is rendered for the client.
-    pub fn acquire(self: &Arc<Self>, request: &Request) -> Result<(LeaseGuard, Reason), Refusal> {
-        let (lease, reason) = self.lock().acquire(request, self.now())?;
+    pub fn acquire(self: &Arc<Self>, request: &Request) -> Result<Claim, Refusal> {
+        let Granted { lease, reason, switch } = self.lock().acquire(request, self.now())?;
         self.changed.send_replace(());
-        let guard = LeaseGuard {
+        let lease = LeaseGuard {
             scheduler: Arc::clone(self),
             account: lease.account().clone(),
             lease: Some(lease),
         };
-        Ok((guard, reason))
+        Ok(Claim { lease, reason, switch })
     }
 
     /// Notes what was learnt of a seat.
@@ -104,16 +107,37 @@ impl Scheduler {
         at(&self.lock(), self.now())
     }
 
-    fn settle(&self, lease: Lease, outcome: &Outcome) -> Next {
-        let next = self.lock().settle(lease, outcome, self.now());
+    /// Changes the pool as a whole.
+    pub fn change(&self, how: impl FnOnce(&mut Pool, Timestamp)) {
+        how(&mut self.lock(), self.now());
+        self.changed.send_replace(());
+    }
+
+    fn judge(&self, lease: &Lease, request: &Request, heard: Heard, chances: Chances) -> Next {
+        let next = self.lock().judge(lease, request, heard, chances, self.now());
         self.changed.send_replace(());
         next
+    }
+
+    fn settle(&self, lease: Lease, end: &End) {
+        self.lock().settle(lease, end, self.now());
+        self.changed.send_replace(());
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
         // A panic under the lock is a bug elsewhere; the pool's values are still whole.
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A seat that was found for a request.
+pub struct Claim {
+    /// The claim on it.
+    pub lease: LeaseGuard,
+    /// Why that one.
+    pub reason: Reason,
+    /// The switch, if the conversation was elsewhere before.
+    pub switch: Option<Switch>,
 }
 
 /// A lease that settles itself as abandoned if nobody does.
@@ -129,11 +153,17 @@ impl LeaseGuard {
         &self.account
     }
 
-    /// Takes the lease back and says what to do with the request.
-    pub fn settle(mut self, outcome: &Outcome) -> Next {
-        match self.lease.take() {
-            Some(lease) => self.scheduler.settle(lease, outcome),
-            None => Next::Deliver,
+    /// Lets the pool know what an answer's head told, and says what to do with the request.
+    pub fn judge(&self, request: &Request, heard: Heard, chances: Chances) -> Next {
+        self.lease.as_ref().map_or(Next::Deliver, |lease| {
+            self.scheduler.judge(lease, request, heard, chances)
+        })
+    }
+
+    /// Gives the seat back.
+    pub fn settle(mut self, end: &End) {
+        if let Some(lease) = self.lease.take() {
+            self.scheduler.settle(lease, end);
         }
     }
 }
@@ -141,7 +171,7 @@ impl LeaseGuard {
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            self.scheduler.settle(lease, &Outcome::Abandoned);
+            self.scheduler.settle(lease, &End::Abandoned);
         }
     }
 }

@@ -12,13 +12,15 @@ use jiff::Timestamp;
 use pool::{Account, AccountId, Policy, Pool};
 use serde::{Deserialize, Serialize};
 
+use crate::reads;
+pub use crate::reads::Why as ReadWhy;
 use crate::roster::Seat;
 
 pub use crate::devices::DeviceView;
 pub use next::{Forecast, ForecastState, Next, Nobody, Why};
 use next::{forecast, next};
-use seat::seat_view;
-pub use seat::{ExtraUsage, LoginTrouble, Rest, SeatState, SeatView, WindowView};
+use seat::{Known, seat_view};
+pub use seat::{ExtraUsage, LoginTrouble, Rest, RestCause, SeatState, SeatView, WindowView};
 
 /// The shape's version; a reader that knows a lower one may go by the fields it knows.
 pub const VERSION: u32 = 2;
@@ -58,18 +60,23 @@ pub struct Snapshot {
     pub activity: Option<Activity>,
     /// What is the matter, the gravest first.
     pub problems: Vec<Problem>,
-    /// What was read of the owner's logins, newest first.
+    /// The logins that were read since the start, by name, each one's last reading.
     pub reads: Vec<Read>,
 }
 
 /// What the pool and the roster know at `now`; the rest is empty.
 pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Snapshot {
     let view = |account: &Account| {
-        let (seat, renewals) = (seats.get(&account.id)?, pool.renewals(&account.id)?);
-        Some(seat_view(account, renewals, seat, now))
+        let known = Known {
+            renewals: pool.renewals(&account.id)?,
+            polls: pool.polls(&account.id),
+            burns: pool.burns(&account.id),
+        };
+        Some(seat_view(account, &known, seats.get(&account.id)?, now))
     };
     let mut seats: Vec<SeatView> = pool.accounts().filter_map(view).collect();
-    seats.sort_by(|one, other| (one.order, &one.label).cmp(&(other.order, &other.label)));
+    let place = |seat: &SeatView| seat.order.unwrap_or(u32::MAX);
+    seats.sort_by(|one, other| (place(one), &one.label).cmp(&(place(other), &other.label)));
     Snapshot {
         version: VERSION,
         program: env!("CARGO_PKG_VERSION").into(),
@@ -83,7 +90,7 @@ pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Sna
             paused: false,
         },
         next: next(pool, &seats, now),
-        forecast: forecast(&seats),
+        forecast: forecast(pool, now),
         seats,
         devices: Vec::new(),
         switches: Vec::new(),
@@ -139,11 +146,11 @@ pub struct Switch {
 pub enum Cause {
     /// A limit was reached.
     Limit,
-    /// The owner paused, drained or reordered.
-    Owner,
-    /// The login was refused or ran out.
-    Login,
-    /// Anthropic could not be reached, or had trouble of its own.
+    /// The owner wanted it so.
+    Manual,
+    /// The seat's login is of no use.
+    Token,
+    /// The seat could not serve.
     Unreachable,
     /// Another seat had clearly more room.
     Room,
@@ -214,12 +221,22 @@ pub enum ProblemKind {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct Read {
-    /// The file, or the Keychain item's name.
+    /// `Keychain item NAME`, or a file's path.
     pub what: String,
     /// When it was read last.
     pub when: i64,
     /// What for.
-    pub why: String,
+    pub why: ReadWhy,
+}
+
+impl From<reads::Read> for Read {
+    fn from(read: reads::Read) -> Self {
+        Self {
+            what: read.what,
+            when: read.when.as_second(),
+            why: read.why,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl Running {
                 Ok(Value::Null)
             }
             Command::Rescan => {
-                self.gateway.scan().await;
+                self.gateway.look_again().await;
                 Ok(Value::Null)
             }
             Command::Pause { seat: Some(seat) } => self.wish(&seat, [("enabled", false.into())]).await,
@@ -301,11 +301,7 @@ fn here() -> Vec<Candidate> {
 }
 
 fn json(value: impl Serialize) -> Reply {
-    serde_json::to_value(value).map_err(unwritable)
-}
-
-fn unwritable(error: serde_json::Error) -> CommandError {
-    CommandError::new("internal", error.to_string())
+    serde_json::to_value(value).map_err(|error| CommandError::new("internal", error.to_string()))
 }
 
 /// Runs what waits for the disk where that holds up nobody.

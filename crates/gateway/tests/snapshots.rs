@@ -10,7 +10,7 @@ use std::path::Path;
 
 use gateway::snapshot::{
     Activity, Cause, DeviceView, ExtraUsage, Forecast, ForecastState, LoginTrouble, Next, Nobody, Problem, ProblemKind,
-    Read, RefusedKey, Rest, Routing, SeatState, SeatView, Snapshot, Switch, VERSION, Why, WindowView,
+    Read, ReadWhy, RefusedKey, Rest, RestCause, Routing, SeatState, SeatView, Snapshot, Switch, VERSION, Why, WindowView,
 };
 
 /// Tuesday, 1 December 2026, 13:54 UTC.
@@ -57,8 +57,8 @@ fn seat(order: u32, label: &str, organization: &str, plan: &str, windows: Vec<Wi
         login: None,
         read_at: windows.first().map(|window| window.observed_at),
         windows,
-        order,
-        group: 0,
+        order: Some(order),
+        group: 1,
         draining: false,
         reserve_percent: 0,
         limit_percent: 100,
@@ -75,10 +75,12 @@ fn seat(order: u32, label: &str, organization: &str, plan: &str, windows: Vec<Wi
 fn resting(mut seat: SeatView, limit: &str, until: i64) -> SeatView {
     seat.state = SeatState::Resting {
         limit: Some(limit.into()),
+        cause: RestCause::Limit,
         until,
     };
     seat.rest = Some(Rest {
         limit: Some(limit.into()),
+        cause: RestCause::Limit,
         since: NOW - 2 * MINUTE,
         until,
     });
@@ -197,7 +199,7 @@ fn serving(seats: Vec<SeatView>) -> Snapshot {
         reads: vec![Read {
             what: "Claude Code-credentials".into(),
             when: NOW - 4 * HOUR,
-            why: "it was renewed".into(),
+            why: ReadWhy::Renewal,
         }],
         seats,
     }
@@ -366,7 +368,7 @@ fn needs_login() -> Snapshot {
 
 fn needs_permission() -> Snapshot {
     let mut seats = vec![old_laptop()];
-    seats[0].order = 0;
+    seats[0].order = Some(0);
     Snapshot {
         next: nobody(Nobody::NeedLogin),
         forecast: unknown(),

@@ -1,47 +1,13 @@
 //! What is known of one seat: its login's state, its windows, its rests, what runs on it.
 
-use alloc::{sync::Arc, vec::Vec};
-use core::fmt;
+use alloc::{borrow::ToOwned, collections::BTreeMap, string::String, vec::Vec};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::outcome::Cooldown;
-use crate::window::{Utilization, WindowKind, Windows};
-
-/// A seat: a Claude account within an organisation. The text is stable across restarts and says nothing secret.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AccountId {
-    key: Arc<str>,
-    hash: u64,
-}
-
-impl AccountId {
-    /// The seat of that key.
-    pub fn new(key: &str) -> Self {
-        // FNV-1a: the same in every run, so that ties fall alike after a restart.
-        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Self {
-            key: key.into(),
-            hash: key.bytes().fold(0xcbf2_9ce4_8422_2325, step),
-        }
-    }
-
-    /// The key as text.
-    pub fn as_str(&self) -> &str {
-        &self.key
-    }
-
-    /// A number that stands for the key.
-    pub(crate) const fn hash(&self) -> u64 {
-        self.hash
-    }
-}
-
-impl fmt::Display for AccountId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.key)
-    }
-}
+use crate::bench::{Bench, Cause, Scope};
+use crate::id::AccountId;
+use crate::window::{Window, WindowKind, Windows};
+use crate::wishes::Wishes;
 
 /// What is known of a seat's access token; never its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,57 +46,6 @@ impl Token {
     }
 }
 
-/// What the owner decided about a seat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wishes {
-    /// Whether the seat may serve at all.
-    pub enabled: bool,
-    /// Whether it finishes the conversations that run on it and takes no new one.
-    pub draining: bool,
-    /// The used share from which the seat is taken only when nothing else is left.
-    pub threshold: Utilization,
-    /// The share of each of its windows that is left to its owner's direct use.
-    pub reserve: Utilization,
-    /// Its place in the owner's order, the lowest first; [`Wishes::LAST`] where none was given.
-    pub order: u32,
-    /// Its priority group: a higher number serves only while no seat of a lower one can.
-    pub group: u32,
-    /// Whether it may go on beyond its plan, at its owner's cost.
-    pub extra_usage: ExtraUsage,
-}
-
-impl Wishes {
-    /// The place of a seat that was given none: behind all that were.
-    pub const LAST: u32 = u32::MAX;
-    /// The group of a seat that was given none.
-    pub const FIRST_GROUP: u32 = 1;
-}
-
-impl Default for Wishes {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            draining: false,
-            threshold: Utilization::FULL,
-            reserve: Utilization::default(),
-            order: Self::LAST,
-            group: Self::FIRST_GROUP,
-            extra_usage: ExtraUsage::Last,
-        }
-    }
-}
-
-/// Whether a seat whose plan is used up may go on, at its owner's cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExtraUsage {
-    /// It rests until its plan has room again.
-    Never,
-    /// It is used when no other seat is left.
-    Last,
-    /// It is used like any other.
-    Allowed,
-}
-
 /// One seat as the pool knows it.
 #[derive(Clone, Debug)]
 pub struct Account {
@@ -142,10 +57,29 @@ pub struct Account {
     pub wishes: Wishes,
     /// Its allowances as last seen.
     pub windows: Windows,
-    /// Why it rests, and until when; only those that still run matter.
-    pub cooldowns: Vec<Cooldown>,
+    /// What of it rests, or has rested and is not proven again.
+    pub benches: Vec<Bench>,
     /// Requests that were given to it and have not been settled.
     pub in_flight: u32,
+    /// Those of them that have no answer yet.
+    pub starting: u32,
+    /// How many may start together for now.
+    pub brake: Option<Brake>,
+    /// What is known of single models on it.
+    pub models: Models,
+    /// Failures in a row.
+    pub(crate) faults: u32,
+    /// When its login last changed: what an older one was told says nothing.
+    pub(crate) login_since: Option<Timestamp>,
+}
+
+/// A limit on how many requests start together on a seat. It never keeps the seat from serving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Brake {
+    /// So many.
+    pub limit: u32,
+    /// Until then.
+    pub until: Timestamp,
 }
 
 impl Account {
@@ -156,34 +90,140 @@ impl Account {
             token: Token::Missing,
             wishes: Wishes::default(),
             windows: Windows::default(),
-            cooldowns: Vec::new(),
+            benches: Vec::new(),
             in_flight: 0,
+            starting: 0,
+            brake: None,
+            models: Models::default(),
+            faults: 0,
+            login_since: None,
         }
     }
 
-    /// The rest that keeps it longest from serving `model` at `now`.
-    pub fn resting(&self, model: Option<&str>, now: Timestamp) -> Option<&Cooldown> {
-        self.cooldowns
+    /// The rests that run at `now`, and mean something to its owner.
+    pub fn rests(&self, now: Timestamp) -> impl Iterator<Item = &Bench> {
+        let wish = self.wishes.extra_usage;
+        self.benches
             .iter()
-            .filter(|rest| rest.until > now && rest.window.as_ref().is_none_or(|kind| kind.governs(model)))
-            .max_by_key(|rest| rest.until)
+            .filter(move |bench| bench.runs(now) && !bench.is_moot(wish))
     }
 
-    /// Whether it may serve `model` at `now`: the hard rules alone, no reading.
-    pub fn can_serve(&self, model: Option<&str>, now: Timestamp) -> bool {
-        self.wishes.enabled && self.token.is_usable(now) && self.resting(model, now).is_none()
+    /// The rest that keeps all of it from serving for longest.
+    pub fn resting(&self, now: Timestamp) -> Option<&Bench> {
+        self.rests(now)
+            .filter(|bench| bench.keeps_the_seat())
+            .max_by_key(|bench| bench.until)
     }
 
-    /// Ends the rests that `kind`'s fresh reading, taken at `observed_at`, shows to be over.
-    pub(crate) fn wake(&mut self, kind: &WindowKind, observed_at: Timestamp) {
-        self.cooldowns
-            .retain(|rest| rest.window.as_ref() != Some(kind) || rest.since >= observed_at);
+    /// Whether more requests start on it together than it took well.
+    pub(crate) fn is_braked(&self, now: Timestamp) -> bool {
+        self.brake
+            .is_some_and(|brake| now < brake.until && self.starting >= brake.limit)
+    }
+
+    /// Puts `bench` in the place of the one of that scope.
+    pub(crate) fn rest(&mut self, bench: Bench) {
+        self.benches.retain(|known| known.scope != bench.scope);
+        self.benches.push(bench);
+        let is_of_a_model = |bench: &Bench| matches!(bench.scope, Scope::Model(_));
+        if self.benches.iter().filter(|bench| is_of_a_model(bench)).count() > MODELS {
+            // The oldest stands in front.
+            self.benches
+                .remove(self.benches.iter().position(is_of_a_model).unwrap_or_default());
+        }
+    }
+
+    /// Takes in a window as it was seen by a request or a poll that began at `began`. A reading with room ends the rest
+    /// that the window was the reason of, and one with a sooner reset shortens it, unless they are older than it.
+    pub(crate) fn see(&mut self, kind: WindowKind, window: Window, began: Timestamp, now: Timestamp) {
+        for bench in &mut self.benches {
+            if bench.window() != Some(&kind) || bench.since >= began {
+                continue;
+            }
+            match window.resets_at {
+                _ if !window.used.is_full() => bench.end(now),
+                Some(reset) if reset > now => bench.until = bench.until.min(reset),
+                _ => {}
+            }
+        }
+        self.windows.observe(kind, window);
+    }
+
+    /// Ends the rests of these causes; what rested is tried before it counts as back.
+    pub(crate) fn end_rests(&mut self, ends: impl Fn(Cause) -> bool, now: Timestamp) {
+        self.benches
+            .iter_mut()
+            .filter(|bench| ends(bench.cause))
+            .for_each(|bench| bench.end(now));
+    }
+}
+
+/// What is known of single models on a seat.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Models(BTreeMap<String, ModelHealth>);
+
+/// How many models are remembered for a seat, and how long their names may be: clients write them as they like.
+const MODELS: usize = 32;
+const LONGEST_NAME: usize = 128;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct ModelHealth {
+    served_at: Option<Timestamp>,
+    /// Windowless refusals in a row.
+    throttled: u32,
+}
+
+impl Models {
+    /// When the seat last served each model that it has served.
+    pub fn served(&self) -> impl Iterator<Item = (&str, Timestamp)> {
+        self.0
+            .iter()
+            .filter_map(|(name, health)| Some((name.as_str(), health.served_at?)))
+    }
+
+    /// Whether the seat has served `model`.
+    pub fn has_served(&self, model: &str) -> bool {
+        self.0.get(model).is_some_and(|health| health.served_at.is_some())
+    }
+
+    /// Notes that the seat served `model`.
+    pub(crate) fn note_served(&mut self, model: &str, at: Timestamp) {
+        if let Some(health) = self.of(model) {
+            *health = ModelHealth {
+                served_at: Some(at),
+                throttled: 0,
+            };
+        }
+    }
+
+    /// Notes that a request for `model` was throttled. Returns how often in a row.
+    pub(crate) fn note_throttled(&mut self, model: &str) -> u32 {
+        self.of(model).map_or(0, |health| {
+            health.throttled += 1;
+            health.throttled
+        })
+    }
+
+    fn of(&mut self, model: &str) -> Option<&mut ModelHealth> {
+        if model.len() > LONGEST_NAME {
+            return None;
+        }
+        if !self.0.contains_key(model) {
+            if self.0.len() >= MODELS {
+                let oldest = self.0.iter().min_by_key(|(_, health)| health.served_at);
+                let oldest = oldest.map(|(name, _)| name.clone());
+                self.0.remove(&oldest?);
+            }
+            self.0.insert(model.to_owned(), ModelHealth::default());
+        }
+        self.0.get_mut(model)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::Source;
 
     #[test]
     fn a_token_is_usable_until_the_instant_it_expires() {
@@ -203,5 +243,24 @@ mod tests {
             }
             .is_usable(at(1))
         );
+    }
+
+    #[test]
+    fn only_so_many_models_are_remembered() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut models = Models::default();
+        for n in 0..100 {
+            models.note_served(&alloc::format!("claude-{n}"), at(n));
+        }
+        models.note_served(&"x".repeat(1_000), at(100));
+        assert_eq!(models.served().count(), MODELS);
+        let mut account = Account::new(AccountId::new("a"));
+        for n in 0..100 {
+            let scope = Scope::Model(alloc::format!("claude-{n}"));
+            account.rest(Bench::new(scope, Cause::NotInPlan, Source::Rule, at(n), at(n + 10)));
+        }
+        assert_eq!(account.benches.len(), MODELS);
+        assert_eq!(account.benches[0].since, at(100 - MODELS as i64));
+        assert!(models.has_served("claude-99") && !models.has_served("claude-0"));
     }
 }

@@ -6,7 +6,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::account::AccountId;
+use crate::id::AccountId;
 
 /// After this long without a turn even the one-hour cache is cold, and moving is free.
 pub const KEPT_FOR: SignedDuration = SignedDuration::from_hours(1);
@@ -16,6 +16,17 @@ pub const REMEMBERED: usize = 10_000;
 /// A conversation, by a hash of what identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conversation(pub u64);
+
+/// A conversation that is bound to a seat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Which conversation.
+    pub conversation: Conversation,
+    /// Which seat.
+    pub account: AccountId,
+    /// When its last turn was.
+    pub used_at: Timestamp,
+}
 
 #[derive(Clone, Debug)]
 struct Binding {
@@ -48,6 +59,28 @@ impl Affinity {
                 used_at: now,
             },
         );
+    }
+
+    /// Every conversation that is remembered.
+    pub fn iter(&self) -> impl Iterator<Item = Bound> {
+        self.0.iter().map(|(&conversation, binding)| Bound {
+            conversation,
+            account: binding.account.clone(),
+            used_at: binding.used_at,
+        })
+    }
+
+    /// Takes back one that was remembered elsewhere, unless its cache is cold by now or a later turn is known.
+    pub fn recall(&mut self, bound: Bound, now: Timestamp) {
+        let Bound {
+            conversation,
+            account,
+            used_at,
+        } = bound;
+        let warm = now.duration_since(used_at) < KEPT_FOR;
+        if warm && !self.0.contains_key(&conversation) {
+            self.bind(conversation, &account, used_at.min(now));
+        }
     }
 
     /// How many conversations are remembered.

@@ -4,9 +4,10 @@
 //! outside comes in as an argument ([`Request`], [`Outcome`], [`Observation`]), what should happen goes out as a value
 //! ([`Lease`], [`Next`], [`Action`], or a [`Refusal`]).
 //!
-//! Read [`window`] first (how much is used), then [`account`] (what is known of a seat), [`outcome`] (what a failure
-//! means), [`affinity`], [`standing`] and [`select`] (who serves), [`upkeep`] (what wants asking for), and last [`pool`], which holds
-//! them together.
+//! Read [`window`] first (how much is used), then [`outcome`] (what an answer means: the table), [`bench`] (what a rest
+//! is), [`account`] (what is known of a seat), [`standing`] and [`select`] (who serves), and last [`pool`], which holds
+//! them together. Aside stand [`affinity`] (where conversations run), [`trouble`] (what is no seat's fault), [`upkeep`]
+//! (what wants asking for), [`forecast`] (how long it lasts) and [`memory`] (what outlasts the process).
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -14,21 +15,34 @@
 extern crate alloc;
 
 pub mod window;
-pub mod outcome;
-pub mod account;
+pub mod id;
+pub mod wishes;
 pub mod affinity;
 pub mod request;
+pub mod bench;
+pub mod outcome;
+pub mod trouble;
+pub mod account;
 pub mod standing;
+pub mod switch;
 pub mod select;
 pub mod upkeep;
+pub mod forecast;
+pub mod memory;
 pub mod pool;
 
-pub use account::{Account, AccountId, ExtraUsage, Token, Wishes};
-pub use affinity::Conversation;
-pub use outcome::{Cooldown, Next, Outcome, Rejection};
-pub use pool::{Action, Lease, Observation, Policy, Pool};
-pub use request::Request;
+pub use account::{Account, Brake, Token};
+pub use affinity::{Bound, Conversation};
+pub use bench::{Bench, Cause, Scope, Source};
+pub use forecast::{Burns, Forecast};
+pub use id::AccountId;
+pub use memory::{Memory, SeatMemory};
+pub use outcome::{Next, Outcome, Rejection, Trouble};
+pub use pool::{Action, End, Granted, Heard, Lease, Observation, Policy, Pool};
+pub use request::{Chances, Feature, Features, Request};
 pub use select::{Candidate, Reason, Refusal};
-pub use standing::{Out, Standing};
-pub use upkeep::{Poll, Renewal, Renewals};
+pub use standing::{Out, Tier};
+pub use switch::{Switch, Why};
+pub use upkeep::{Poll, Renewal, Renewals, UsagePolls};
 pub use window::{Family, Utilization, Window, WindowKind, Windows};
+pub use wishes::{ExtraUsage, Wishes};

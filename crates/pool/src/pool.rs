@@ -1,19 +1,34 @@
 //! The pool of seats: the only place where an account changes state.
 //!
-//! Four verbs: `acquire` a seat for a request, `settle` how it ended, `observe` what was learnt aside from a request,
-//! and do what is `due`. Time is always an argument.
+//! Five verbs: `acquire` a seat for a request, `judge` the answer, `settle` how it ended, `observe` what was learnt
+//! aside from a request, and do what is `due`. Time is always an argument.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::account::{Account, AccountId, Token, Wishes};
+use crate::account::{Account, Brake, Token};
 use crate::affinity::Affinity;
-use crate::outcome::{self, Next, Outcome};
-use crate::request::Request;
+use crate::bench::{Bench, Cause, Scope, Source};
+use crate::forecast::{Burns, Forecast};
+use crate::id::AccountId;
+use crate::memory::{Memory, SeatMemory};
+use crate::outcome::{self, LEAST_WAIT, LONGEST_WAIT, Length, NOT_IN_PLAN, Next, Note, Outcome, Rest, Trouble};
+use crate::request::{Chances, Request};
 use crate::select::{self, Reason, Refusal};
+use crate::standing::{Out, Tier, if_logged_in, standing};
+use crate::switch::{Switch, Why};
+use crate::trouble::{RetryBudget, Troubles};
 use crate::upkeep::{Poll, Renewal, Renewals, UsagePolls};
 use crate::window::{Window, WindowKind};
+use crate::wishes::{ExtraUsage, Wishes};
+
+/// So many failures in a row are a reason to rest.
+const FAULTS: u32 = 5;
+/// So many windowless refusals of one model in a row, where another seat serves it, mean that the plan lacks it.
+const THROTTLED: u32 = 3;
+/// How long a brake holds at most.
+const BRAKED_FOR_S: u64 = 30;
 
 /// What holds for the whole pool.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +63,54 @@ impl Lease {
     }
 }
 
+/// A seat that was found.
+#[derive(Debug)]
+pub struct Granted {
+    /// The claim on it.
+    pub lease: Lease,
+    /// Why that one.
+    pub reason: Reason,
+    /// The switch, if the conversation was elsewhere before.
+    pub switch: Option<Switch>,
+}
+
+/// What an answer's head told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// What it is.
+    pub outcome: Outcome,
+    /// The allowances that it told of.
+    pub windows: Vec<(WindowKind, Window)>,
+    /// Whether it was within every limit.
+    pub allowed: bool,
+}
+
+impl From<Outcome> for Heard {
+    /// An answer that told of no allowance.
+    fn from(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            windows: Vec::new(),
+            allowed: false,
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With the answer's last byte, or with nothing more to come.
+    Whole,
+    /// The answer broke off.
+    Interrupted,
+    /// The answer ended with an error in its stream, of this kind.
+    Failed(Outcome),
+    /// The client left.
+    Abandoned,
+    /// Taken back before the request was complete upstream: nothing has run.
+    Withdrawn,
+}
+
 /// What was learnt aside from a request.
 #[derive(Clone, Debug)]
 pub enum Observation {
@@ -57,19 +120,16 @@ pub enum Observation {
     Gone,
     /// Its access token is now of that state.
     Token(Token),
-    /// Windows were read; `allowed` if they came with a request that was served within the plan.
-    Reading {
-        /// What was read.
-        windows: Vec<(WindowKind, Window)>,
-        /// Whether the answer they came with was allowed by every limit.
-        allowed: bool,
-    },
+    /// Windows were read.
+    Reading(Vec<(WindowKind, Window)>),
     /// A usage poll ended.
     Polled(Poll),
     /// The store holds another login than before.
     LoginChanged,
     /// A renewal ended.
     Renewed(Renewal),
+    /// Its owner wants it tried now, whatever it rests from.
+    TryNow,
 }
 
 /// What should be done.
@@ -81,6 +141,19 @@ pub enum Action {
     Renew(AccountId),
 }
 
+/// A lease that was not settled.
+#[derive(Debug)]
+struct Open {
+    account: AccountId,
+    /// Whether its seat went away meanwhile. One that is found again does not answer for it.
+    orphaned: bool,
+    since: Timestamp,
+    /// The scopes that it tries, after their rest.
+    tries: Vec<Scope>,
+    /// Whether its answer was judged.
+    judged: bool,
+}
+
 /// The seats and what is remembered of them.
 #[derive(Debug)]
 pub struct Pool {
@@ -88,9 +161,16 @@ pub struct Pool {
     accounts: BTreeMap<AccountId, Account>,
     polls: BTreeMap<AccountId, UsagePolls>,
     renewals: BTreeMap<AccountId, Renewals>,
+    burns: BTreeMap<AccountId, Burns>,
+    /// What is remembered of seats that were not found yet.
+    remembered: BTreeMap<AccountId, SeatMemory>,
     affinity: Affinity,
-    leases: BTreeMap<u64, AccountId>,
+    troubles: Troubles,
+    retries: RetryBudget,
+    leases: BTreeMap<u64, Open>,
     next_lease: u64,
+    /// Whether the forecast is that the pool runs out: then moving, which costs a cache, takes more of a reason.
+    scarce: bool,
     chance: u64,
 }
 
@@ -102,11 +182,26 @@ impl Pool {
             accounts: BTreeMap::new(),
             polls: BTreeMap::new(),
             renewals: BTreeMap::new(),
+            burns: BTreeMap::new(),
+            remembered: BTreeMap::new(),
             affinity: Affinity::default(),
+            troubles: Troubles::default(),
+            retries: RetryBudget::default(),
             leases: BTreeMap::new(),
             next_lease: 0,
+            scarce: false,
             chance: seed,
         }
+    }
+
+    /// What holds for all of it.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Lets something else hold for all of it.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
     }
 
     /// The seats, by id.
@@ -124,76 +219,150 @@ impl Pool {
         self.leases.len()
     }
 
-    /// Claims a seat for one attempt at `request`, and says why that one; or why none.
-    pub fn acquire(&mut self, request: &Request, now: Timestamp) -> Result<(Lease, Reason), Refusal> {
+    /// The trouble that is no single seat's, and since when.
+    pub fn troubles(&self, now: Timestamp) -> Vec<(Trouble, Timestamp)> {
+        self.troubles.at(now)
+    }
+
+    /// How long the pool will last.
+    pub fn forecast(&self, now: Timestamp) -> Forecast {
+        crate::forecast::forecast(self.accounts.values().map(|seat| (seat, self.burns.get(&seat.id))), now)
+    }
+
+    /// How a seat's usage is asked for.
+    pub fn polls(&self, id: &AccountId) -> Option<&UsagePolls> {
+        self.polls.get(id)
+    }
+
+    /// How fast a seat's allowances are being used up.
+    pub fn burns(&self, id: &AccountId) -> Option<&Burns> {
+        self.burns.get(id)
+    }
+
+    /// The seat that `request` would get, and why; nothing is claimed.
+    ///
+    /// # Errors
+    /// Why it would get none.
+    pub fn preview(&self, request: &Request, now: Timestamp) -> Result<(AccountId, Reason), Refusal> {
+        self.choose(request, self.chance, now)
+    }
+
+    /// What each seat is to `request`: how well it suits, or why it is not taken.
+    pub fn standings(
+        &self,
+        request: &Request,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (&AccountId, Result<Tier, Out>)> {
+        let home = self.home(request, now).cloned();
+        self.accounts.values().map(move |account| {
+            let at_home = home.as_ref() == Some(&account.id);
+            (&account.id, standing(account, request, at_home, now))
+        })
+    }
+
+    /// Claims a seat for one attempt at `request`, and says why that one.
+    ///
+    /// # Errors
+    /// Why none serves it.
+    pub fn acquire(&mut self, request: &Request, now: Timestamp) -> Result<Granted, Refusal> {
         let salt = self.draw();
-        let bound = request
-            .conversation
-            .and_then(|conversation| self.affinity.of(conversation, now));
-        let (id, reason) = select::select(&self.accounts, request, bound, salt, now)
-            .map_err(|refusal| self.unless_renewing(refusal, request, now))?;
-        if let Some(conversation) = request.conversation {
-            // A seat that is only passed over for this request keeps its conversation: it is borrowed for a hop.
-            let borrowed = bound.is_some_and(|home| {
-                *home != id
-                    && request.tried.contains(home)
-                    && self
-                        .accounts
-                        .get(home)
-                        .is_some_and(|home| home.can_serve(request.model.as_deref(), now))
-            });
-            if !borrowed {
-                self.affinity.bind(conversation, &id, now);
-            }
+        let (id, reason) = self.choose(request, salt, now)?;
+        let switch = self.moves(request, &id, now);
+        if let Some(conversation) = request.conversation
+            && !switch.as_ref().is_some_and(|switch| switch.for_one_turn)
+        {
+            self.affinity.bind(conversation, &id, now);
         }
+        if request.tried.is_empty() && request.again.is_none() {
+            self.retries.request(now);
+        }
+        let mut tries = Vec::new();
         if let Some(account) = self.accounts.get_mut(&id) {
             account.in_flight += 1;
+            account.starting += 1;
+            for bench in &mut account.benches {
+                if !bench.runs(now) && bench.scope.covers(request) {
+                    bench.trying += 1;
+                    tries.push(bench.scope.clone());
+                }
+            }
         }
         self.next_lease += 1;
-        self.leases.insert(self.next_lease, id.clone());
+        let open = Open {
+            account: id.clone(),
+            orphaned: false,
+            since: now,
+            tries,
+            judged: false,
+        };
+        self.leases.insert(self.next_lease, open);
         let lease = Lease {
             number: self.next_lease,
             account: id,
         };
-        Ok((lease, reason))
+        Ok(Granted { lease, reason, switch })
     }
 
-    /// The seat that `request` would get if it came now, and why; or why none. Nothing is claimed.
-    ///
-    /// # Errors
-    /// The refusal, as of [`Pool::acquire`].
-    pub fn outlook(&self, request: &Request, now: Timestamp) -> Result<(AccountId, Reason), Refusal> {
-        select::select(&self.accounts, request, None, 0, now)
-            .map_err(|refusal| self.unless_renewing(refusal, request, now))
+    /// Takes in what an answer's head told, while its body is still to come, and says what to do with the request.
+    pub fn judge(&mut self, lease: &Lease, request: &Request, heard: Heard, chances: Chances, now: Timestamp) -> Next {
+        let since = self.answered(lease);
+        let Heard {
+            outcome,
+            windows,
+            allowed,
+        } = heard;
+        let consequence = outcome::consequence(&outcome, request.model.as_deref(), now);
+        if let Some((since, account)) = since.zip(self.accounts.get_mut(&lease.account)) {
+            for (kind, window) in windows {
+                if let Some(burns) = self.burns.get_mut(&lease.account) {
+                    burns.see(&kind, account.windows.get(&kind), &window);
+                }
+                account.see(kind, window, since, now);
+            }
+            if consequence.note == Note::Good {
+                served(account, request, since, allowed, now);
+            }
+            for rest in consequence.rests {
+                let bench = rest.of(account, now);
+                if (bench.cause, bench.source) == (Cause::Limit, Source::Rule)
+                    && let Some(polls) = self.polls.get_mut(&lease.account)
+                {
+                    polls.want();
+                }
+                let outdated = bench.cause == Cause::Login && account.login_since.is_some_and(|login| since < login);
+                if !outdated {
+                    account.rest(bench);
+                }
+            }
+            self.note(&lease.account, consequence.note, request.model.as_deref(), now);
+        }
+        self.refine(consequence.next, &outcome, &lease.account, request, chances, now)
     }
 
-    /// Takes the lease back and says what to do with the request.
+    /// Takes the lease back.
     #[expect(clippy::needless_pass_by_value, reason = "a settled lease must be gone")]
-    pub fn settle(&mut self, lease: Lease, outcome: &Outcome, now: Timestamp) -> Next {
-        let (rests, next) = outcome::consequence(outcome, now);
+    pub fn settle(&mut self, lease: Lease, end: &End, now: Timestamp) {
+        let lives = self.answered(&lease).is_some();
         self.leases.remove(&lease.number);
-        let Some(account) = self.accounts.get_mut(&lease.account) else {
-            return next;
+        let Some(account) = self.accounts.get_mut(&lease.account).filter(|_| lives) else {
+            return;
         };
         account.in_flight = account.in_flight.saturating_sub(1);
-        account.cooldowns.retain(|rest| rest.until > now);
-        for rest in rests {
-            account.cooldowns.retain(|known| known.window != rest.window);
-            account.cooldowns.push(rest);
+        let note = match end {
+            End::Whole | End::Abandoned | End::Withdrawn => return,
+            End::Interrupted => Note::Fault,
+            // What it would rest from is left to the next answer's head: this one has no headers of its own.
+            End::Failed(outcome) => outcome::consequence(outcome, None, now).note,
+        };
+        if note != Note::Good {
+            self.note(&lease.account, note, None, now);
         }
-        next
     }
 
     /// Notes what was learnt of a seat.
     pub fn observe(&mut self, id: &AccountId, observation: Observation, now: Timestamp) {
         if let Observation::Discovered(wishes) = observation {
-            self.accounts
-                .entry(id.clone())
-                .or_insert_with(|| Account::new(id.clone()))
-                .wishes = wishes;
-            self.polls.entry(id.clone()).or_default();
-            self.renewals.entry(id.clone()).or_default();
-            return;
+            return self.discovered(id, wishes, now);
         }
         let jitter = self.draw() as u8;
         let Some(account) = self.accounts.get_mut(id) else {
@@ -205,20 +374,21 @@ impl Pool {
                 self.accounts.remove(id);
                 self.polls.remove(id);
                 self.renewals.remove(id);
+                self.burns.remove(id);
+                for open in self.leases.values_mut().filter(|open| open.account == *id) {
+                    open.orphaned = true;
+                }
             }
             Observation::Token(token) => account.token = token,
-            Observation::Reading { windows, allowed } => {
+            Observation::Reading(windows) => {
                 for (kind, window) in windows {
-                    if allowed || !window.used.is_full() {
-                        account.wake(&kind, window.observed_at);
+                    if let Some(burns) = self.burns.get_mut(id) {
+                        burns.see(&kind, account.windows.get(&kind), &window);
                     }
-                    account.windows.observe(kind, window);
+                    let seen_at = window.observed_at;
+                    account.see(kind, window, seen_at, now);
                 }
-                if allowed {
-                    account
-                        .cooldowns
-                        .retain(|rest| rest.window.is_some() || rest.since >= now);
-                }
+                account.end_rests(Cause::ends_with_a_reading, now);
             }
             Observation::Polled(poll) => {
                 if let Some(polls) = self.polls.get_mut(id) {
@@ -226,6 +396,8 @@ impl Pool {
                 }
             }
             Observation::LoginChanged => {
+                account.benches.retain(|bench| !bench.cause.ends_with_the_login());
+                account.login_since = Some(now);
                 if let Some(renewals) = self.renewals.get_mut(id) {
                     renewals.login_changed();
                 }
@@ -235,6 +407,7 @@ impl Pool {
                     renewals.ended(renewal, account, jitter, now);
                 }
             }
+            Observation::TryNow => account.end_rests(|_| true, now),
         }
     }
 
@@ -242,12 +415,16 @@ impl Pool {
     pub fn woke(&mut self, now: Timestamp) {
         self.polls.values_mut().for_each(|polls| polls.woke(now));
         self.renewals.values_mut().for_each(|renewals| renewals.woke(now));
-        self.accounts.values_mut().for_each(|account| account.windows.woke(now));
+        for account in self.accounts.values_mut() {
+            account.windows.woke(now);
+            account.benches.iter_mut().for_each(|bench| bench.woke(now));
+        }
     }
 
     /// What should be done now. Each action is handed out once, until its end is observed.
     pub fn due(&mut self, now: Timestamp) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.scarce = matches!(self.forecast(now), Forecast::RunsOut { .. });
         for (id, account) in &self.accounts {
             let Some(polls) = self.polls.get_mut(id) else { continue };
             if polls
@@ -284,34 +461,289 @@ impl Pool {
         self.renewals.get(id)
     }
 
-    /// The refusal, unless a seat that could serve this request is being renewed: that is worth waiting for.
-    fn unless_renewing(&self, refusal: Refusal, request: &Request, now: Timestamp) -> Refusal {
+    /// What should outlast the process.
+    pub fn remember(&self) -> Memory {
+        let known = self.accounts.values().map(|account| {
+            let polls = self.polls.get(&account.id).copied().unwrap_or_default();
+            SeatMemory::of(account, polls)
+        });
+        Memory {
+            seats: known.chain(self.remembered.values().cloned()).collect(),
+            conversations: self.affinity.iter().collect(),
+        }
+    }
+
+    /// Takes back what outlasted an earlier process. Seats get theirs when they are found; what has run out by then
+    /// is dropped.
+    pub fn recall(&mut self, memory: Memory, now: Timestamp) {
+        for bound in memory.conversations {
+            self.affinity.recall(bound, now);
+        }
+        for seat in memory.seats {
+            match self.accounts.contains_key(&seat.id) {
+                true => self.restore(seat, now),
+                false => {
+                    self.remembered.insert(seat.id.clone(), seat);
+                }
+            }
+        }
+    }
+
+    fn restore(&mut self, seat: SeatMemory, now: Timestamp) {
+        if let Some(polls) = self.polls.get_mut(&seat.id) {
+            polls.recall(seat.asked_at, seat.not_before, now);
+        }
+        if let Some(account) = self.accounts.get_mut(&seat.id) {
+            seat.into_account(account, now);
+        }
+    }
+
+    fn discovered(&mut self, id: &AccountId, wishes: Wishes, now: Timestamp) {
+        if let Some(account) = self.accounts.get_mut(id) {
+            account.wishes = wishes;
+            return;
+        }
+        let mut account = Account::new(id.clone());
+        account.wishes = wishes;
+        self.accounts.insert(id.clone(), account);
+        self.polls.insert(id.clone(), UsagePolls::default());
+        self.renewals.insert(id.clone(), Renewals::default());
+        self.burns.insert(id.clone(), Burns::default());
+        if let Some(seat) = self.remembered.remove(id) {
+            self.restore(seat, now);
+        }
+    }
+
+    /// The seat that the request's conversation last used.
+    fn home(&self, request: &Request, now: Timestamp) -> Option<&AccountId> {
+        self.affinity.of(request.conversation?, now)
+    }
+
+    fn choose(&self, request: &Request, salt: u64, now: Timestamp) -> Result<(AccountId, Reason), Refusal> {
+        let margin = if self.scarce {
+            2 * select::MARGIN
+        } else {
+            select::MARGIN
+        };
+        select::select(&self.accounts, request, self.home(request, now), margin, salt, now)
+            .map_err(|refusal| self.unless_it_passes(refusal, request, now))
+    }
+
+    /// The switch that giving the request to `id` is, if its conversation was elsewhere. A seat that is only passed
+    /// over keeps its conversation: it is borrowed for a turn.
+    fn moves(&self, request: &Request, id: &AccountId, now: Timestamp) -> Option<Switch> {
+        let from = self.home(request, now).filter(|home| *home != id)?;
+        let home = self.accounts.get(from);
+        let stands = home.map(|home| standing(home, request, true, now));
+        let was_tried = request.tried.contains(from);
+        let (why, for_one_turn) = match stands {
+            None => (Why::Gone, false),
+            Some(_) if !request.may_use(from) => (Why::Pinned, false),
+            Some(Err(out)) => (Why::Out(out), false),
+            Some(Ok(tier @ (Tier::Ready | Tier::Braked | Tier::Marked))) if was_tried || tier != Tier::Ready => {
+                (Why::Passing, true)
+            }
+            Some(Ok(Tier::Ready)) => {
+                let group = |id| self.accounts.get(id).map(|account| account.wishes.group);
+                match group(id) < group(from) {
+                    true => (Why::Group, false),
+                    false => (Why::MoreRoom, false),
+                }
+            }
+            Some(Ok(Tier::NearlyFull)) => (Why::NearlyFull, false),
+            Some(Ok(_)) => (Why::Passing, false),
+        };
+        Some(Switch {
+            from: from.clone(),
+            to: id.clone(),
+            why,
+            for_one_turn,
+        })
+    }
+
+    /// Notes that a lease has its answer, or needs none. Returns when it was given; `None` if its seat is gone.
+    fn answered(&mut self, lease: &Lease) -> Option<Timestamp> {
+        let open = self.leases.get_mut(&lease.number).filter(|open| !open.orphaned)?;
+        let account = self.accounts.get_mut(&lease.account)?;
+        if !open.judged {
+            open.judged = true;
+            account.starting = account.starting.saturating_sub(1);
+            for bench in &mut account.benches {
+                if open.tries.contains(&bench.scope) {
+                    bench.trying = bench.trying.saturating_sub(1);
+                }
+            }
+        }
+        Some(open.since)
+    }
+
+    /// Keeps what is noted beside rests.
+    fn note(&mut self, id: &AccountId, note: Note, model: Option<&str>, now: Timestamp) {
+        match note {
+            Note::Nothing => {}
+            Note::Good => self.troubles.served(),
+            Note::Fault => {
+                let Some(account) = self.accounts.get_mut(id) else {
+                    return;
+                };
+                account.faults += 1;
+                let failing = account.benches.iter().find(|bench| bench.cause == Cause::Faults);
+                // A rest that runs is not made longer by those who had nowhere else to go.
+                if failing.map_or(account.faults >= FAULTS, |failing| !failing.runs(now)) {
+                    account.rest(Rest::Ruled(Scope::Seat, Cause::Faults, outcome::FAILING).of(account, now));
+                }
+            }
+            Note::Trouble(trouble) => {
+                self.troubles.meet(trouble, id, now);
+                if trouble == Trouble::Throttled {
+                    self.throttled(id, model, now);
+                }
+            }
+        }
+    }
+
+    /// A refusal that names no limit: fewer may start together for a while; and a model that is refused so again and
+    /// again is perhaps not in the plan.
+    fn throttled(&mut self, id: &AccountId, model: Option<&str>, now: Timestamp) {
+        let wait = 1 + self.draw() % BRAKED_FOR_S;
+        let served_elsewhere = model.is_some_and(|model| self.another_has_served(id, model));
+        let Some(account) = self.accounts.get_mut(id) else {
+            return;
+        };
+        // This one has its answer already.
+        let together = account.starting + 1;
+        let before = account.brake.filter(|brake| now < brake.until).map(|brake| brake.limit);
+        account.brake = Some(Brake {
+            limit: (before.unwrap_or(together).min(together) / 2).max(1),
+            until: now + SignedDuration::from_secs(wait as i64),
+        });
+        if let Some(model) = model
+            && account.models.note_throttled(model) >= THROTTLED
+            && served_elsewhere
+        {
+            let scope = Scope::Model(model.into());
+            account.rest(Rest::Ruled(scope, Cause::NotInPlan, NOT_IN_PLAN).of(account, now));
+        }
+    }
+
+    fn another_has_served(&self, id: &AccountId, model: &str) -> bool {
+        self.accounts
+            .values()
+            .any(|account| account.id != *id && account.models.has_served(model))
+    }
+
+    /// What is really done, given what the request has left and how things stand elsewhere.
+    fn refine(
+        &mut self,
+        next: Next,
+        outcome: &Outcome,
+        id: &AccountId,
+        request: &Request,
+        chances: Chances,
+        now: Timestamp,
+    ) -> Next {
+        let there_is = |trouble| self.troubles.since(trouble, now).is_some();
+        match next {
+            Next::TryAnother if matches!(outcome, Outcome::Beyond(_)) => {
+                let wish = self
+                    .accounts
+                    .get(id)
+                    .map_or(ExtraUsage::Last, |account| account.wishes.extra_usage);
+                let moves = match wish {
+                    ExtraUsage::Never => true,
+                    ExtraUsage::Last => chances.movable && self.is_left(id, request, Tier::Marked, now),
+                    ExtraUsage::Allowed => false,
+                };
+                if moves { next } else { Next::Deliver }
+            }
+            Next::TryOneOther => {
+                let may = chances.movable && chances.spare && !there_is(Trouble::Throttled);
+                let helps = match outcome {
+                    Outcome::UnknownModel => request
+                        .model
+                        .as_deref()
+                        .is_some_and(|model| self.another_has_served(id, model)),
+                    _ => true,
+                };
+                let moves = may && helps && self.is_left(id, request, Tier::Marked, now) && self.retries.take(now);
+                if moves { next } else { Next::Deliver }
+            }
+            Next::RetryHere { .. } => {
+                let may = chances.movable && chances.retry && !there_is(Trouble::Overloaded);
+                if !may || !self.retries.take(now) {
+                    return Next::Deliver;
+                }
+                // Full jitter: those who failed together must not come back together.
+                let spread = (LONGEST_WAIT - LEAST_WAIT).as_millis() as u64;
+                Next::RetryHere {
+                    after: LEAST_WAIT + SignedDuration::from_millis((self.draw() % spread) as i64),
+                }
+            }
+            Next::Reconnect => match chances.movable && chances.retry && self.retries.take(now) {
+                true => next,
+                false => Next::Deliver,
+            },
+            Next::TryAnother | Next::TryAnotherOrDeliver | Next::RereadAndRetry | Next::Deliver => next,
+        }
+    }
+
+    /// Whether a seat of that tier or a better one, other than `id`, is left to try for `request`.
+    fn is_left(&self, id: &AccountId, request: &Request, least: Tier, now: Timestamp) -> bool {
+        let moved = Request {
+            tried: request.tried.iter().chain([id]).cloned().collect(),
+            ..request.clone()
+        };
+        self.accounts.values().any(|account| {
+            request.may_use(&account.id)
+                && !moved.tried.contains(&account.id)
+                && standing(account, &moved, false, now).is_ok_and(|tier| tier <= least)
+        })
+    }
+
+    /// The refusal, unless what stands in the way passes by itself: that is worth waiting for.
+    fn unless_it_passes(&self, refusal: Refusal, request: &Request, now: Timestamp) -> Refusal {
         let could_serve = |account: &&Account| {
             !request.tried.contains(&account.id)
                 && request.may_use(&account.id)
-                && account.resting(request.model.as_deref(), now).is_none()
+                && if_logged_in(account, request, true, now).is_ok()
         };
         let awaited = |account: &Account| {
             self.renewals
                 .get(&account.id)
                 .is_some_and(|renewals| renewals.is_awaited(account, now))
         };
-        if !self.policy.renews {
-            return refusal;
-        }
-        if self.accounts.values().filter(could_serve).any(awaited) {
+        if self.policy.renews && self.accounts.values().filter(could_serve).any(awaited) {
             return Refusal::Renewing;
         }
-        match refusal {
-            // Trouble that passes is no reason to send anybody to log in.
-            Refusal::NeedLogin(seats) => {
-                let next_try = |account: &Account| self.renewals.get(&account.id)?.next_try(account, now);
-                match self.accounts.values().filter(could_serve).filter_map(next_try).min() {
-                    Some(until) => Refusal::LoginDelayed { until },
-                    None => Refusal::NeedLogin(seats),
-                }
-            }
-            other => other,
+        // Trouble that passes is no reason to send anybody to log in.
+        let Refusal::NeedLogin(seats) = refusal else {
+            return refusal;
+        };
+        let next_try = |account: &Account| self.renewals.get(&account.id)?.next_try(account, now);
+        let renewal = self
+            .accounts
+            .values()
+            .filter(|_| self.policy.renews)
+            .filter(could_serve)
+            .filter_map(next_try)
+            .min();
+        let next_probe = |account: &Account| {
+            let rejected = self.renewals.get(&account.id)?.last() == Some(Renewal::Rejected);
+            let bench = account.rests(now).find(|bench| bench.cause == Cause::Login)?;
+            (!rejected).then_some(bench.until)
+        };
+        let of_the_service = self.troubles.since(Trouble::LoginsRefused, now).is_some();
+        let probe = || {
+            self.accounts
+                .values()
+                .filter(|_| of_the_service)
+                .filter_map(next_probe)
+                .min()
+        };
+        match (renewal, probe()) {
+            (Some(until), _) => Refusal::LoginDelayed { until },
+            (None, Some(until)) => Refusal::LoginsRefused { seats, until },
+            (None, None) => Refusal::NeedLogin(seats),
         }
     }
 
@@ -319,5 +751,48 @@ impl Pool {
     fn draw(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         select::mix(self.chance)
+    }
+}
+
+/// Notes that `account` served `request`, which was given to it at `since`: what rested is proven well, step by step.
+fn served(account: &mut Account, request: &Request, since: Timestamp, allowed: bool, now: Timestamp) {
+    account.faults = 0;
+    account.benches.retain_mut(|bench| {
+        if !bench.scope.covers(request) {
+            return true;
+        }
+        match bench.runs(now) {
+            false => !bench.proven(),
+            // An answer that began before the rest says nothing against it; nor does one that told of no limit, where
+            // a limit is the reason. What its owner pays for is ended by a reading, or by its time.
+            true => match bench.cause {
+                Cause::ExtraUsage => true,
+                Cause::Limit => !allowed || since < bench.since,
+                _ => since < bench.since,
+            },
+        }
+    });
+    if let Some(model) = &request.model {
+        account.models.note_served(model, now);
+    }
+}
+
+impl Rest {
+    /// The rest as it is set now.
+    fn of(self, account: &Account, now: Timestamp) -> Bench {
+        match self {
+            Self::Told(bench) => bench,
+            Self::Ruled(scope, cause, length) => {
+                let length = match length {
+                    Length::Fixed(length) => length,
+                    Length::Growing(first, most) => account
+                        .benches
+                        .iter()
+                        .find(|bench| bench.cause == cause && bench.scope == scope)
+                        .map_or(first, |bench| bench.grown(first, most)),
+                };
+                Bench::new(scope, cause, Source::Rule, now, now + length)
+            }
+        }
     }
 }

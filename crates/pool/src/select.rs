@@ -3,13 +3,15 @@
 //! [`standing`](crate::standing) says which seats come into question; among the best of them the ranking decides.
 
 use alloc::{collections::BTreeMap, vec::Vec};
+use core::cmp::Ordering;
 use core::fmt;
 
 use jiff::Timestamp;
 
-use crate::account::{Account, AccountId};
+use crate::account::Account;
+use crate::id::AccountId;
 use crate::request::Request;
-use crate::standing::{Out, Standing, standing};
+use crate::standing::{Out, Tier, standing};
 use crate::window::{Utilization, WindowKind};
 
 /// How much fuller a conversation's seat must be than the freest one before it moves, in basis points.
@@ -34,6 +36,10 @@ pub enum Reason {
     LeastFull,
     /// Another seat could not serve this request.
     Instead,
+    /// No other seat is left, and its owner pays for what goes beyond its plan.
+    BeyondPlan,
+    /// It rests, and returns before all others that could serve.
+    ReturnsFirst,
 }
 
 /// A few words, fit for a header and a log line.
@@ -47,6 +53,8 @@ impl fmt::Display for Reason {
             Self::Again => "tried again",
             Self::LeastFull => "least full",
             Self::Instead => "took over",
+            Self::BeyondPlan => "beyond its plan",
+            Self::ReturnsFirst => "returns first",
         })
     }
 }
@@ -76,6 +84,17 @@ pub enum Refusal {
         /// When.
         until: Timestamp,
     },
+    /// Logins of several seats were refused at once, which is the service's trouble rather than theirs.
+    LoginsRefused {
+        /// Whose.
+        seats: Vec<AccountId>,
+        /// When the first of them is tried again.
+        until: Timestamp,
+    },
+    /// A seat comes back from a rest, and another request is trying it: what it finds is worth waiting for.
+    Returning,
+    /// The seats that could serve are not allowed to by their organisations.
+    NotAllowed(Vec<AccountId>),
     /// Every seat that could serve was tried for this request.
     Exhausted,
 }
@@ -89,21 +108,21 @@ pub struct Candidate<'a> {
     pub used: Option<Utilization>,
 }
 
-/// Chooses among `accounts` for `request` at `now`. `home` is the seat its conversation last
-/// used; `salt` breaks the ties of requests that belong to none.
+/// Chooses among `accounts` for `request` at `now`. `home` is the seat its conversation last used, which it leaves for
+/// one that has `margin` basis points more room; `salt` breaks the ties of requests that belong to no conversation.
 pub fn select(
     accounts: &BTreeMap<AccountId, Account>,
     request: &Request,
     home: Option<&AccountId>,
+    margin: i32,
     salt: u64,
     now: Timestamp,
 ) -> Result<(AccountId, Reason), Refusal> {
     let stands = |account: &Account| standing(account, request, home == Some(&account.id), now);
     let untried = |account: &&Account| !request.tried.contains(&account.id);
 
-    if let Some(again) = request.again.as_ref().and_then(|id| accounts.get(id)).filter(untried)
-        && !matches!(stands(again), Standing::Out(_))
-    {
+    let again = request.again.as_ref().and_then(|id| accounts.get(id));
+    if let Some(again) = again.filter(untried).filter(|again| stands(again).is_ok()) {
         return Ok((again.id.clone(), Reason::Again));
     }
     // An owner that is gone is no reason to refuse: the upstream says what it knows of the id.
@@ -121,42 +140,49 @@ pub fn select(
 
     let model = request.model.as_deref();
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
-    let mut best = (Standing::Soft, u32::MAX);
+    let mut best: Option<(Tier, u32)> = None;
     for account in accounts.values().filter(may).filter(untried) {
-        let rank = match stands(account) {
-            Standing::Out(_) => continue,
-            taken => (taken, account.wishes.group),
-        };
-        if rank.0 == Standing::Ready && best.0 == Standing::Soft || rank.0 == best.0 && rank.1 < best.1 {
-            candidates.clear();
-            best = rank;
-        } else if rank != best {
-            continue;
+        let Ok(tier) = stands(account) else { continue };
+        let rank = (tier, account.wishes.group);
+        match best.map(|best| rank.cmp(&best)) {
+            Some(Ordering::Greater) => continue,
+            Some(Ordering::Equal) => {}
+            None | Some(Ordering::Less) => {
+                candidates.clear();
+                best = Some(rank);
+            }
         }
         candidates.push(Candidate {
             account,
             used: account.windows.used_for(model, now),
         });
     }
-    if candidates.is_empty() {
+    let Some((tier, _)) = best else {
         return Err(refusal(accounts.values().filter(may), stands));
-    }
+    };
     let key = request.conversation.map_or(salt, |conversation| conversation.0);
-    let (chosen, stays) = most_room(&candidates, home, key);
-    let reason = match request.tried.is_empty() {
-        false => Reason::Instead,
-        true if request.owner.is_some() && !gone => Reason::OwnsId,
-        true if stays => Reason::SameConversation,
-        true if best.0 == Standing::Soft => Reason::LeastFull,
-        true if accounts.len() == 1 => Reason::OnlyOne,
-        true => Reason::MostRoom,
+    let (chosen, stays) = most_room(&candidates, home, margin, key);
+    let reason = match tier {
+        Tier::SetAside => Reason::BeyondPlan,
+        Tier::LastResort(_) => Reason::ReturnsFirst,
+        _ if !request.tried.is_empty() => Reason::Instead,
+        _ if request.owner.is_some() && !gone => Reason::OwnsId,
+        _ if stays => Reason::SameConversation,
+        Tier::NearlyFull | Tier::Marked => Reason::LeastFull,
+        Tier::Ready | Tier::Braked if accounts.len() == 1 => Reason::OnlyOne,
+        Tier::Ready | Tier::Braked => Reason::MostRoom,
     };
     Ok((chosen.account.id.clone(), reason))
 }
 
 /// The candidate with the most room, unless the conversation's `home` is among them and not much fuller. `key` breaks
 /// ties: the same conversation falls to the same seat. Returns whether it stays at home.
-fn most_room<'a>(candidates: &[Candidate<'a>], home: Option<&AccountId>, key: u64) -> (Candidate<'a>, bool) {
+fn most_room<'a>(
+    candidates: &[Candidate<'a>],
+    home: Option<&AccountId>,
+    margin: i32,
+    key: u64,
+) -> (Candidate<'a>, bool) {
     let unknown_as = match candidates.iter().any(|candidate| candidate.used.is_none()) {
         true => median(candidates.iter().filter_map(|candidate| candidate.used).collect()),
         false => Utilization::default(),
@@ -176,39 +202,44 @@ fn most_room<'a>(candidates: &[Candidate<'a>], home: Option<&AccountId>, key: u6
         }
     }
     home.and_then(|home| candidates.iter().find(|candidate| candidate.account.id == *home))
-        .filter(|home| room(&best) - room(home) < MARGIN)
+        .filter(|home| room(&best) - room(home) < margin)
         .map_or((best, false), |home| (*home, true))
 }
 
 /// Why none of `accounts` serves.
-fn refusal<'a>(accounts: impl Iterator<Item = &'a Account>, stands: impl Fn(&Account) -> Standing) -> Refusal {
-    let (mut seats, mut paused, mut full) = (0, 0, 0);
-    let mut need_login = Vec::new();
+fn refusal<'a>(accounts: impl Iterator<Item = &'a Account>, stands: impl Fn(&Account) -> Result<Tier, Out>) -> Refusal {
+    let (mut seats, mut paused, mut full, mut returning) = (0, 0, 0, false);
+    let (mut need_login, mut not_allowed) = (Vec::new(), Vec::new());
     let mut first: Option<(Timestamp, Option<WindowKind>)> = None;
     for account in accounts {
         seats += 1;
         match stands(account) {
-            Standing::Out(Out::Disabled | Out::Draining) => paused += 1,
-            Standing::Out(Out::NoLogin) => need_login.push(account.id.clone()),
-            Standing::Out(Out::Full { until, window }) => {
+            Err(Out::Disabled | Out::Draining) => paused += 1,
+            Err(Out::NoLogin) => need_login.push(account.id.clone()),
+            Err(Out::Full { until, window }) => {
                 full += 1;
                 if first.as_ref().is_none_or(|(soonest, _)| until < *soonest) {
                     first = Some((until, window));
                 }
             }
-            Standing::Ready | Standing::Soft => {}
+            Err(Out::Trying) => returning = true,
+            // What is left was tried for this request, and found wanting for another reason than a limit.
+            Ok(Tier::LastResort(_)) => not_allowed.push(account.id.clone()),
+            Err(Out::NotInPlan) | Ok(_) => {}
         }
     }
     match first {
         _ if seats == 0 => Refusal::NoSeat,
+        _ if returning => Refusal::Returning,
         _ if paused == seats => Refusal::Paused,
         _ if paused + need_login.len() == seats => Refusal::NeedLogin(need_login),
-        Some((until, window)) if paused + need_login.len() + full == seats => Refusal::Cooling {
+        Some((until, window)) => Refusal::Cooling {
             until,
             window,
             seats: full,
         },
-        _ => Refusal::Exhausted,
+        None if !not_allowed.is_empty() => Refusal::NotAllowed(not_allowed),
+        None => Refusal::Exhausted,
     }
 }
 

@@ -1,29 +1,37 @@
 //! What stands between a seat and a request: the filters in front of the choice.
 //!
 //! Hard are the owner's word (pause, drain, reserve, pins), a missing login, and a rejection by Anthropic that still
-//! runs. Everything that we only read or guess is soft: such a seat is taken when nothing else is left, so that no
+//! runs. Everything that we only read or guess is soft: such a seat is taken when nothing better is left, so that no
 //! reading of ours refuses a request that Anthropic would have served.
 
 use jiff::Timestamp;
 
 use crate::account::Account;
+use crate::bench::{Bench, Cause, Scope};
 use crate::request::Request;
 use crate::window::{Utilization, WindowKind, Windows};
+use crate::wishes::ExtraUsage;
 
 /// From here on five hours count as good as used up: what is under way may take the rest.
 pub const FIVE_HOURS_NEARLY_FULL: Utilization = Utilization::from_basis_points(9_850);
 /// The same for a week, of which a request takes less.
 pub const WEEK_NEARLY_FULL: Utilization = Utilization::from_basis_points(9_960);
 
-/// What a seat is to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+/// How well a seat suits a request. A lower tier is taken when no seat of a higher one is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
     /// Nothing is in the way.
     Ready,
-    /// It is taken when nothing better is left.
-    Soft,
-    /// It is not taken.
-    Out(Out),
+    /// As many requests start on it together as it may take for now.
+    Braked,
+    /// It is over its owner's threshold, or as good as full.
+    NearlyFull,
+    /// It failed lately, or its plan seems to lack what is asked for.
+    Marked,
+    /// Its plan is used up, and its owner pays for more when nobody else is left.
+    SetAside,
+    /// It rests for another reason than a limit, until then. Of several the one that returns first.
+    LastResort(Timestamp),
 }
 
 /// Why a seat is not taken.
@@ -42,38 +50,99 @@ pub enum Out {
         /// The allowance that keeps it, if that was told.
         window: Option<WindowKind>,
     },
+    /// It comes back from a rest, and another request is trying it.
+    Trying,
+    /// Its plan lacks what is asked for, and another seat's did too: there is nothing to gain.
+    NotInPlan,
 }
 
 /// What `account` is to `request`. `at_home` says that the request's conversation runs on it.
-pub fn standing(account: &Account, request: &Request, at_home: bool, now: Timestamp) -> Standing {
-    let wishes = &account.wishes;
-    if !wishes.enabled {
-        return Standing::Out(Out::Disabled);
-    }
-    let is_own = at_home || request.owner.as_ref() == Some(&account.id);
-    if wishes.draining && !is_own {
-        return Standing::Out(Out::Draining);
-    }
-    if !account.token.is_usable(now) {
-        return Standing::Out(Out::NoLogin);
-    }
-    let model = request.model.as_deref();
-    if let Some(full) = rejected(account, model, now).or_else(|| reserved(account, model, now)) {
-        return Standing::Out(full);
-    }
-    match is_nearly_full(&account.windows, wishes.threshold, model, now) {
-        true => Standing::Soft,
-        false => Standing::Ready,
+///
+/// # Errors
+/// Why it is not taken.
+pub fn standing(account: &Account, request: &Request, at_home: bool, now: Timestamp) -> Result<Tier, Out> {
+    match if_logged_in(account, request, at_home, now) {
+        Err(out @ (Out::Disabled | Out::Draining)) => Err(out),
+        stands if has_login(account, now) => stands,
+        _ => Err(Out::NoLogin),
     }
 }
 
-/// The rejection that keeps it longest from serving `model`.
-fn rejected(account: &Account, model: Option<&str>, now: Timestamp) -> Option<Out> {
-    let rest = account.resting(model, now)?;
-    Some(Out::Full {
-        until: rest.until,
-        window: rest.window.clone(),
-    })
+/// The same, as if its login were good.
+pub(crate) fn if_logged_in(account: &Account, request: &Request, at_home: bool, now: Timestamp) -> Result<Tier, Out> {
+    let wishes = &account.wishes;
+    if !wishes.enabled {
+        return Err(Out::Disabled);
+    }
+    let is_own = at_home || request.owner.as_ref() == Some(&account.id);
+    if wishes.draining && !is_own {
+        return Err(Out::Draining);
+    }
+    let model = request.model.as_deref();
+    let tier = rested(account, request, now)?;
+    if let Some(full) = reserved(account, model, now) {
+        return Err(full);
+    }
+    let read = match is_nearly_full(&account.windows, wishes.threshold, model, now) {
+        true => Tier::NearlyFull,
+        false if account.is_braked(now) && !at_home => Tier::Braked,
+        false => Tier::Ready,
+    };
+    Ok(tier.max(read))
+}
+
+/// Whether a request may be sent with its token.
+fn has_login(account: &Account, now: Timestamp) -> bool {
+    let refused = |bench: &Bench| bench.cause == Cause::Login && bench.runs(now);
+    account.token.is_usable(now) && !account.benches.iter().any(refused)
+}
+
+/// What the seat's rests make of it.
+fn rested(account: &Account, request: &Request, now: Timestamp) -> Result<Tier, Out> {
+    let mut tier = Tier::Ready;
+    let mut full: Option<(Timestamp, Option<WindowKind>)> = None;
+    let mut trying = false;
+    for bench in &account.benches {
+        if !bench.scope.covers(request) || bench.is_moot(account.wishes.extra_usage) {
+            continue;
+        }
+        let until = bench.until;
+        if !bench.runs(now) {
+            if bench.trying >= bench.allowance {
+                trying |= bench.allowance == 1 && !request.impatient;
+                tier = tier.max(Tier::Braked);
+            }
+            continue;
+        }
+        let is_hard = match bench.cause {
+            Cause::Limit => true,
+            Cause::ExtraUsage => account.wishes.extra_usage == ExtraUsage::Never || lacks_credits(account, now),
+            Cause::NotInPlan if !request.tried.is_empty() => return Err(Out::NotInPlan),
+            _ => false,
+        };
+        if is_hard && full.as_ref().is_none_or(|(latest, _)| *latest < until) {
+            full = Some((until, bench.window().cloned()));
+        }
+        tier = tier.max(match bench.cause {
+            Cause::Payment | Cause::Organization => Tier::LastResort(until),
+            Cause::ExtraUsage => Tier::SetAside,
+            Cause::NotInPlan | Cause::Faults => Tier::Marked,
+            Cause::Limit | Cause::Login | Cause::NoCredits => Tier::Ready,
+        });
+    }
+    match full {
+        Some((until, window)) => Err(Out::Full { until, window }),
+        None if trying => Err(Out::Trying),
+        None => Ok(tier),
+    }
+}
+
+/// Whether there are no credits for what goes beyond its plan.
+fn lacks_credits(account: &Account, now: Timestamp) -> bool {
+    account
+        .benches
+        .iter()
+        .any(|bench| bench.scope == Scope::ExtraUsage && bench.runs(now))
 }
 
 /// The window whose remainder is the owner's own; of several the one that lasts longest.
@@ -87,14 +156,16 @@ fn reserved(account: &Account, model: Option<&str>, now: Timestamp) -> Option<Ou
         .iter()
         .filter(|(kind, window)| kind.governs(model) && window.used_at(now).left() <= reserve)
         // One that has not begun has no end; it is read anew within minutes.
-        .map(|(kind, window)| (window.resets_at.unwrap_or(now + crate::outcome::UNTOLD_REST), kind))
+        .map(|(kind, window)| {
+            let reset = window.resets_at.filter(|&reset| reset > now);
+            (reset.unwrap_or(now + crate::outcome::UNTOLD_REST), kind)
+        })
         .max()
         .map(|(until, kind)| Out::Full {
             until,
             window: Some(kind.clone()),
         })
 }
-
 /// Whether a window that counts `model` is at its owner's threshold, or so full that the next request may be refused.
 fn is_nearly_full(windows: &Windows, threshold: Utilization, model: Option<&str>, now: Timestamp) -> bool {
     windows
@@ -112,8 +183,10 @@ fn is_nearly_full(windows: &Windows, threshold: Utilization, model: Option<&str>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::{AccountId, Token, Wishes};
+    use crate::account::Token;
+    use crate::id::AccountId;
     use crate::window::{Family, Window};
+    use crate::wishes::Wishes;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -134,8 +207,8 @@ mod tests {
         account
     }
 
-    fn full(kind: WindowKind) -> Standing {
-        Standing::Out(Out::Full {
+    fn full(kind: WindowKind) -> Result<Tier, Out> {
+        Err(Out::Full {
             until: at(1_000),
             window: Some(kind),
         })
@@ -164,21 +237,31 @@ mod tests {
         };
         let fable = || WindowKind::Model(Family::new("fable"));
         for (what, wishes, windows, want) in [
-            ("nothing known", usual, &[][..], Standing::Ready),
-            ("room", usual, &[(FiveHour, 98.4), (Weekly, 99.5)], Standing::Ready),
-            ("five hours nearly full", usual, &[(FiveHour, 98.5)], Standing::Soft),
-            ("a week nearly full", usual, &[(Weekly, 99.6)], Standing::Soft),
-            ("full, as we read it", usual, &[(Weekly, 100.0)], Standing::Soft),
-            ("the owner's threshold", limited, &[(Weekly, 80.0)], Standing::Soft),
-            ("switched off", off, &[], Standing::Out(Out::Disabled)),
-            ("above the reserve", reserving, &[(FiveHour, 79.9)], Standing::Ready),
+            ("nothing known", usual, &[][..], Ok(Tier::Ready)),
+            ("room", usual, &[(FiveHour, 98.4), (Weekly, 99.5)], Ok(Tier::Ready)),
+            (
+                "five hours nearly full",
+                usual,
+                &[(FiveHour, 98.5)],
+                Ok(Tier::NearlyFull),
+            ),
+            ("a week nearly full", usual, &[(Weekly, 99.6)], Ok(Tier::NearlyFull)),
+            ("full, as we read it", usual, &[(Weekly, 100.0)], Ok(Tier::NearlyFull)),
+            (
+                "the owner's threshold",
+                limited,
+                &[(Weekly, 80.0)],
+                Ok(Tier::NearlyFull),
+            ),
+            ("switched off", off, &[], Err(Out::Disabled)),
+            ("above the reserve", reserving, &[(FiveHour, 79.9)], Ok(Tier::Ready)),
             ("at the reserve", reserving, &[(FiveHour, 80.0)], full(FiveHour)),
             ("all of it reserved", all_of_it, &[(Weekly, 0.0)], full(Weekly)),
             (
                 "another model's window",
                 reserving,
                 &[(fable(), 100.0)],
-                Standing::Ready,
+                Ok(Tier::Ready),
             ),
         ] {
             let request = Request::default();
@@ -198,8 +281,8 @@ mod tests {
             ..Request::default()
         };
         let new = Request::default();
-        assert_eq!(standing(&seat, &new, false, at(1)), Standing::Out(Out::Draining));
-        assert_eq!(standing(&seat, &new, true, at(1)), Standing::Ready);
-        assert_eq!(standing(&seat, &owned, false, at(1)), Standing::Ready);
+        assert_eq!(standing(&seat, &new, false, at(1)), Err(Out::Draining));
+        assert_eq!(standing(&seat, &new, true, at(1)), Ok(Tier::Ready));
+        assert_eq!(standing(&seat, &owned, false, at(1)), Ok(Tier::Ready));
     }
 }

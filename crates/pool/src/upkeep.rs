@@ -37,6 +37,10 @@ pub struct UsagePolls {
     failures: u32,
     /// Whether an answer is awaited.
     under_way: bool,
+    /// Whether a reading is wanted as soon as it may be asked for.
+    wanted: bool,
+    /// Whether the last question was one too many.
+    throttled: bool,
 }
 
 impl UsagePolls {
@@ -51,6 +55,7 @@ impl UsagePolls {
         // What answers bring counts as a reading, so only silence makes a poll due.
         let read = account.windows.observed_at();
         let wanted = match (read, self.asked_at) {
+            _ if self.wanted => now,
             (None, None) => now,
             (read, asked) => read.max(asked).map_or(now, |last| last + gap),
         };
@@ -67,21 +72,50 @@ impl UsagePolls {
         Some(self.not_before.map_or(at, |limit| at.max(limit)))
     }
 
+    /// When it was last asked for.
+    pub fn asked_at(&self) -> Option<Timestamp> {
+        self.asked_at
+    }
+
+    /// Before when it may not be asked for again.
+    pub fn not_before(&self) -> Option<Timestamp> {
+        self.not_before
+    }
+
+    /// Until when it is not asked for because Anthropic wished for fewer questions.
+    pub fn throttled_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.not_before.filter(|&at| self.throttled && now < at)
+    }
+
+    /// Takes back what was remembered elsewhere.
+    pub(crate) fn recall(&mut self, asked_at: Option<Timestamp>, not_before: Option<Timestamp>, now: Timestamp) {
+        self.asked_at = self.asked_at.max(asked_at);
+        self.not_before = self.not_before.max(not_before);
+        self.woke(now);
+    }
+
     /// Notes that the machine's clock was set: nothing here lies in the future.
     pub fn woke(&mut self, now: Timestamp) {
         self.asked_at = self.asked_at.map(|at| at.min(now));
         self.not_before = self.not_before.map(|at| at.min(now + LONGEST_BACK_OFF));
     }
 
+    /// Notes that a limit was met of which nobody said when it ends.
+    pub(crate) fn want(&mut self) {
+        self.wanted = true;
+    }
+
     /// Notes that the question went out.
     pub fn asked(&mut self, now: Timestamp) {
         self.asked_at = Some(now);
+        self.wanted = false;
         self.under_way = true;
     }
 
     /// Notes how it ended. `jitter` is 0 to 255 and keeps seats from asking in step.
     pub fn ended(&mut self, poll: Poll, jitter: u8, now: Timestamp) {
         self.under_way = false;
+        self.throttled = matches!(poll, Poll::Throttled(_));
         let wait = match poll {
             Poll::Read => {
                 self.failures = 0;
@@ -289,7 +323,7 @@ impl Renewals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::AccountId;
+    use crate::id::AccountId;
     use crate::window::{Utilization, Window, WindowKind};
 
     const INTERVAL: SignedDuration = SignedDuration::from_secs(300);

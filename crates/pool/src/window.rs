@@ -3,7 +3,7 @@
 //! Anthropic tells the same thing in three ways: a percentage in the usage answer, a fraction in response headers,
 //! and a status. Here it is one number with a type, so that per cent and fraction cannot be mixed up.
 
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
 use jiff::Timestamp;
@@ -78,7 +78,9 @@ impl Family {
 
     /// Whether `model` (an id such as `claude-fable-5`) belongs to this family.
     pub fn governs(&self, model: &str) -> bool {
-        !self.0.is_empty() && model.to_lowercase().contains(&*self.0)
+        // Asked for every seat with every request, so nothing is allocated.
+        let (model, name) = (model.as_bytes(), self.0.as_bytes());
+        !name.is_empty() && model.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
     }
 }
 
@@ -100,6 +102,26 @@ impl WindowKind {
         match self {
             Self::FiveHour | Self::Weekly => true,
             Self::Model(family) => model.is_some_and(|model| family.governs(model)),
+        }
+    }
+}
+
+impl WindowKind {
+    /// A word that stands for it where it is kept.
+    pub fn word(&self) -> String {
+        match self {
+            Self::FiveHour => "fiveHour".into(),
+            Self::Weekly => "weekly".into(),
+            Self::Model(family) => format!("model:{}", family.name()),
+        }
+    }
+
+    /// The window that `word` stands for.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "fiveHour" => Some(Self::FiveHour),
+            "weekly" => Some(Self::Weekly),
+            _ => word.strip_prefix("model:").map(|name| Self::Model(Family::new(name))),
         }
     }
 }
@@ -279,6 +301,7 @@ mod tests {
             (WindowKind::Model(Family::new("fable")), "Fable"),
         ] {
             assert_eq!(kind.to_string(), want);
+            assert_eq!(WindowKind::from_word(&kind.word()), Some(kind));
         }
     }
 }

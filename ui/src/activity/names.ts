@@ -1,14 +1,14 @@
 // How requests are named in the log.
 
-import type { Snapshot } from '../lib/bindings/Snapshot';
 import { t } from '../lib/live.svelte';
-import { whyKey } from '../lib/model';
+import { reasonKey } from '../lib/model';
 import type { RequestRow } from '../lib/verbs';
 
-export const deviceName = (snapshot: Snapshot, id: string | null) =>
-  snapshot.devices.find((device) => device.id === id)?.name ?? id ?? t('device.unknown');
-
-export const whyOf = (request: RequestRow) => (request.why && whyKey[request.why] ? t(whyKey[request.why]) : '');
+/** Why it went there. */
+export function why(request: RequestRow): string {
+  const key = reasonKey(request.reason);
+  return key ? t(key) : request.reason;
+}
 
 /** How a request that was not served ended. */
 export function outcome(request: RequestRow): string {
@@ -16,3 +16,8 @@ export function outcome(request: RequestRow): string {
   if (request.status === 401 || request.status === 403) return t('outcome.refused');
   return t('outcome.status', { status: request.status });
 }
+
+/** All that went in, from the cache or not; nothing where the answer did not say. */
+export const input = ({ tokens }: RequestRow) => (tokens ? tokens.input + tokens.cacheRead + tokens.cacheWrite : null);
+
+export const output = ({ tokens }: RequestRow) => tokens?.output ?? null;

@@ -25,7 +25,7 @@ async function open(state: Parameters<typeof snapshot>[0] = 'five') {
   await show(snapshot(state), {}, {
     addDevice: { id: 'd4', name: 'MacBook Air', key: KEY },
     connect,
-    requests: [{ id: '1', at: snapshot('five').now, device: 'd4', model: 'claude-opus-5-5', seat: 'acc-0/org-0', why: 'mostRoom', status: 200, ms: 1_900 }],
+    requests: [{ number: 1, at: snapshot('five').now, device: 'MacBook Air', model: 'claude-opus-5-5', seat: 'Work', reason: 'most room', status: 200, wholeMs: 1_900, tokens: null, retries: 0 }],
   });
   render(Connect);
   await settled();

@@ -10,11 +10,11 @@ function cell(value: string | number | null): string {
 }
 
 /** Tokens by day, device and model. */
-export function tokens(rows: TokenRow[], deviceName: (id: string | null) => string): string {
+export function tokens(rows: TokenRow[]): string {
   const head = ['day', 'device', 'model', 'requests', 'input', 'output', 'cache_read', 'cache_write'];
   const lines = rows.map((row) => [
     row.day,
-    deviceName(row.device),
+    row.device,
     row.model,
     row.requests,
     row.input,

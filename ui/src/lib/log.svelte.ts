@@ -3,9 +3,8 @@
 import { untrack } from 'svelte';
 
 import type { Snapshot } from './bindings/Snapshot';
-import type { Switch } from './bindings/Switch';
 import { say, sentence } from './ipc';
-import type { RequestRow } from './verbs';
+import type { RequestRow, SwitchRow } from './verbs';
 
 /** No more rows than this are shown. */
 export const ROWS = 500;
@@ -14,7 +13,7 @@ export type Filter = { device: string | null; seat: string | null; failed: boole
 
 export class Log {
   requests = $state.raw<RequestRow[]>([]);
-  switches = $state.raw<Switch[]>([]);
+  switches = $state.raw<SwitchRow[]>([]);
   failed = $state<string | null>(null);
   held = $state(false);
   filter = $state<Filter>({ device: null, seat: null, failed: false });

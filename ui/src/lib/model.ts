@@ -2,6 +2,8 @@
 
 import type { Cause } from './bindings/Cause';
 import type { LoginTrouble } from './bindings/LoginTrouble';
+import type { ReadWhy } from './bindings/ReadWhy';
+import type { RestCause } from './bindings/RestCause';
 import type { Problem } from './bindings/Problem';
 import type { SeatView } from './bindings/SeatView';
 import type { Snapshot } from './bindings/Snapshot';
@@ -95,13 +97,19 @@ export function row(seat: SeatView, now: number): Row {
     case 'renewing':
       return words('ring', 'seat.renewing');
     case 'needsLogin':
-      return seat.state.trouble === 'retrying'
-        ? words('ring', 'seat.retrying', { label: 'act.tryNow', act: { do: 'tryNow', seat: seat.id } })
-        : words('warn', 'seat.expired', login);
-    case 'resting': {
-      if (seat.windows.length === 0 && seat.state.limit === null) {
-        return words('ring', 'seat.resting', { label: 'act.tryNow', act: { do: 'tryNow', seat: seat.id } });
+      switch (seat.state.trouble) {
+        case 'retrying':
+          return words('ring', 'seat.retrying', { label: 'act.tryNow', act: { do: 'rescan' } });
+        case 'keychainLocked':
+          return words('warn', 'seat.locked', { label: 'act.tryNow', act: { do: 'rescan' } });
+        case 'keychainAsks':
+          return words('warn', 'seat.needsPermission', { label: 'act.allow', act: { do: 'allow', seat: seat.id } });
+        default:
+          return words('warn', 'seat.expired', login);
       }
+    case 'resting': {
+      const key = restKey[seat.state.cause];
+      if (key) return words('ring', key, { label: 'act.tryNow', act: { do: 'tryNow', seat: seat.id } });
       return { ...bare, idle: true, back_at: seat.state.until };
     }
     case 'ready':
@@ -170,7 +178,47 @@ export const whyKey: Record<Why, Key> = {
   again: 'why.again',
   leastFull: 'why.leastFull',
   instead: 'why.instead',
+  beyondPlan: 'why.beyondPlan',
+  returnsFirst: 'why.returnsFirst',
 };
+
+/** The word of a rest that is no limit. */
+const restKey: Partial<Record<RestCause, Key>> = {
+  payment: 'rest.payment',
+  noCredits: 'rest.payment',
+  organization: 'rest.organization',
+  login: 'seat.refused',
+  notInPlan: 'rest.notInPlan',
+  faults: 'rest.faults',
+};
+
+/** What there is to say of it. */
+export const restNote: Record<RestCause, Key> = {
+  limit: 'note.resting',
+  extraUsage: 'note.extraUsage',
+  payment: 'note.payment',
+  noCredits: 'note.noCredits',
+  organization: 'note.organization',
+  login: 'note.refused',
+  notInPlan: 'note.notInPlan',
+  faults: 'note.faults',
+};
+
+/** The words in which the log says why, by what they mean. */
+const reasons: Record<string, Why> = {
+  'most room': 'mostRoom',
+  'same conversation': 'sameConversation',
+  'only seat': 'onlyOne',
+  'owns the id': 'ownsId',
+  'tried again': 'again',
+  'least full': 'leastFull',
+  'took over': 'instead',
+  'beyond its plan': 'beyondPlan',
+  'returns first': 'returnsFirst',
+};
+
+/** Why a request went where it did, as the page says it; a reason that it does not know is said as it is. */
+export const reasonKey = (words: string): Key | null => (reasons[words] ? whyKey[reasons[words]] : null);
 
 export const troubleKey: Record<LoginTrouble, Key> = {
   retrying: 'trouble.retrying',
@@ -180,10 +228,13 @@ export const troubleKey: Record<LoginTrouble, Key> = {
   rejected: 'trouble.rejected',
   uncertain: 'trouble.uncertain',
   unreadable: 'trouble.unreadable',
+  keychainLocked: 'trouble.keychainLocked',
+  keychainAsks: 'note.needsPermission',
+  claudeCodes: 'trouble.claudeCodes',
 };
 
-/** What a login was read for, as the router says it. */
-export const readKey: Record<string, Key> = {
+/** What a login was read for. */
+export const readKey: Record<ReadWhy, Key> = {
   first: 'read.first',
   changed: 'read.changed',
   again: 'read.again',
@@ -195,8 +246,8 @@ export const readKey: Record<string, Key> = {
 
 export const causeKey: Record<Cause, Key> = {
   limit: 'cause.limit',
-  owner: 'cause.owner',
-  login: 'cause.login',
+  manual: 'cause.manual',
+  token: 'cause.token',
   unreachable: 'cause.unreachable',
   room: 'cause.room',
 };
@@ -316,9 +367,13 @@ export function status(snapshot: Snapshot, facts: Facts): Status {
         return { ...asleep, glyph: 'pause', title: 'status.allPaused', line: { key: 'status.allPausedLine' } };
       case 'renewing':
       case 'loginDelayed':
+      case 'returning':
         return { ...asleep, title: 'status.renewing', line: { key: 'status.renewingLine' } };
+      case 'loginsRefused':
+        return { ...asleep, title: 'status.nobody', line: { key: 'status.loginsRefused' } };
       case 'noSeat':
       case 'needLogin':
+      case 'notAllowed':
       case 'exhausted':
         return { ...asleep, glyph: 'warn', title: 'status.nobody', line: { key: 'status.nobodyLine' } };
     }

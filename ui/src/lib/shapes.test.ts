@@ -13,8 +13,8 @@ test('a key is never seen whole', () => {
 });
 
 test('a spreadsheet gets text where a name looks like a formula', () => {
-  const row = { day: '2026-12-01', device: 'd1', model: 'claude-opus-5-5', requests: 2, input: 10, output: 3, cacheRead: 0, cacheWrite: 1 };
-  expect(tokens([row], () => '=HYPERLINK("x"), "y"')).toBe(
+  const row = { day: '2026-12-01', device: '=HYPERLINK("x"), "y"', model: 'claude-opus-5-5', requests: 2, input: 10, output: 3, cacheRead: 0, cacheWrite: 1 };
+  expect(tokens([row])).toBe(
     'day,device,model,requests,input,output,cache_read,cache_write\r\n' +
       `2026-12-01,"'=HYPERLINK(""x""), ""y""",claude-opus-5-5,2,10,3,0,1\r\n`,
   );
@@ -46,9 +46,9 @@ describe('the week', () => {
 
 describe('the day', () => {
   const request = (seat: string, at: number, status = 200): RequestRow => ({
-    id: `${seat}${at}`, at, seat, status, device: null, model: null, why: null, tokensIn: null, tokensOut: null, ms: 1_000, retries: 0,
+    number: at, at, seat, status, device: 'x', model: null, reason: 'most room', tokens: null, wholeMs: 1_000, retries: 0,
   });
-  const move = (at: number, from: string, to: string | null, cause: 'limit' | 'room' = 'limit') => ({ at, from, to, cause, limit: null });
+  const move = (at: number, from: string, to: string, cause: 'limit' | 'room' = 'limit') => ({ at, from, to, cause, words: '' });
 
   test('requests that are close belong to one block, refused ones to none', () => {
     const [lane] = lanes(['a'], [request('a', 100), request('a', 900), request('a', 9_000), request('a', 9_500, 429)], [], 0, 10_000);
@@ -61,7 +61,7 @@ describe('the day', () => {
   });
 
   test('pins mark what is worth knowing', () => {
-    expect(pins([move(5, 'a', null), move(6, 'a', 'b', 'room'), move(-1, 'a', 'b')], 0).map((pin) => pin.at)).toEqual([5]);
+    expect(pins([move(5, 'a', 'b'), move(6, 'a', 'b', 'room'), move(-1, 'a', 'b')], 0).map((pin) => pin.at)).toEqual([5]);
   });
 
   test('hours fall on the clock of the zone', () => {

@@ -1,8 +1,8 @@
 // What can be said to the router, and what it answers.
 
+import type { Cause } from './bindings/Cause';
 import type { ExtraUsage } from './bindings/ExtraUsage';
 import type { Snapshot } from './bindings/Snapshot';
-import type { Why } from './bindings/Why';
 
 export type Mode = 'login' | 'token';
 export type Form = 'shell' | 'settings' | 'vscode';
@@ -37,18 +37,23 @@ export type Verb = Command;
 
 /** A request that was handled: no body, no header, no address of an owner. */
 export type RequestRow = {
-  id: string;
+  number: number;
   at: number;
-  device: string | null;
+  /** The device's name. */
+  device: string;
   model: string | null;
+  /** The seat's label; none where the router answered. */
   seat: string | null;
-  why: Why | null;
   status: number;
-  tokensIn: number | null;
-  tokensOut: number | null;
-  ms: number;
+  /** Why that seat, or why none, in the router's words. */
+  reason: string;
+  tokens: { input: number; output: number; cacheRead: number; cacheWrite: number } | null;
+  wholeMs: number;
   retries: number;
 };
+
+/** The work moved; seats go by their labels here. */
+export type SwitchRow = { at: number; from: string; to: string; cause: Cause; words: string };
 
 /** A share of a window at a moment. */
 export type UsagePoint = { at: number; window: string; usedBp: number };
@@ -56,7 +61,7 @@ export type UsagePoint = { at: number; window: string; usedBp: number };
 /** What one device used of one model on one day. */
 export type TokenRow = {
   day: string;
-  device: string | null;
+  device: string;
   model: string;
   requests: number;
   input: number;
@@ -73,7 +78,7 @@ export type Step = { step: 'listen' | 'ping' | 'upstream'; ok: boolean; words: s
 export type Answers = {
   status: Snapshot;
   requests: RequestRow[];
-  switches: Snapshot['switches'];
+  switches: SwitchRow[];
   usageHistory: UsagePoint[];
   tokens: TokenRow[];
   addDevice: { id: string; name: string; key: string };

@@ -5,7 +5,7 @@ import type { Snapshot } from './bindings/Snapshot';
 import type { Switch } from './bindings/Switch';
 import { isToday } from './format';
 import { live, moment, momentInWords, percent, reset, t, time } from './live.svelte';
-import { causeKey, limitKey, row, tightest, troubleKey } from './model';
+import { causeKey, limitKey, restNote, row, tightest, troubleKey } from './model';
 
 /** What to call a seat: its name; while names are hidden, the one that its owner chose, or its number. */
 export function nameOf(seat: SeatView): string {
@@ -17,9 +17,9 @@ function numberOf(seat: SeatView): number {
   return (live.snapshot?.seats.findIndex((other) => other.id === seat.id) ?? 0) + 1;
 }
 
-/** The name of the seat with that id; one that is gone is an account. */
+/** The name of the seat with that id or label; one that is gone is an account. */
 export function nameById(snapshot: Snapshot, id: string | null): string {
-  const seat = snapshot.seats.find((seat) => seat.id === id);
+  const seat = snapshot.seats.find((seat) => seat.id === id || seat.label === id);
   return seat ? nameOf(seat) : t('seat.gone');
 }
 
@@ -35,9 +35,9 @@ export function note(seat: SeatView): string {
   if (seat.login) return t(troubleKey[seat.login]);
   switch (seat.state.kind) {
     case 'resting':
-      return seat.state.limit
+      return seat.state.limit && seat.state.cause === 'limit'
         ? t('note.limit', { limit: limitName(seat.state.limit), when: momentInWords(seat.state.until) })
-        : t('note.resting', { when: momentInWords(seat.state.until) });
+        : t(restNote[seat.state.cause], { when: momentInWords(seat.state.until) });
     case 'readyBut':
       return t('note.family', { family: seat.state.family, when: momentInWords(seat.state.until) });
     case 'paused':

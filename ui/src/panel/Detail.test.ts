@@ -12,10 +12,10 @@ async function open(index = 0) {
   await show(shown, {}, {
     usageHistory: [{ at: now - 86_400, window: 'weekly', usedBp: 5_000 }],
     requests: [
-      { id: '1', at: now - 60, device: 'd1', seat: 'acc-0/org-0', status: 200, ms: 900 },
-      { id: '2', at: now - 90, device: 'd1', seat: 'acc-0/org-0', status: 200, ms: 900 },
-      { id: '3', at: now - 120, device: 'd3', seat: 'acc-0/org-0', status: 200, ms: 900 },
-      { id: '4', at: now - 90_000, device: 'd3', seat: 'acc-0/org-0', status: 200, ms: 900 },
+      { number: 1, at: now - 60, device: 'MacBook Pro', seat: 'Work', status: 200, wholeMs: 900 },
+      { number: 2, at: now - 90, device: 'MacBook Pro', seat: 'Work', status: 200, wholeMs: 900 },
+      { number: 3, at: now - 120, device: 'dev-box', seat: 'Work', status: 200, wholeMs: 900 },
+      { number: 4, at: now - 90_000, device: 'dev-box', seat: 'Work', status: 200, wholeMs: 900 },
     ],
   });
   render(Detail, { snapshot: shown, seat: shown.seats[index]! });

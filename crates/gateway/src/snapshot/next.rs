@@ -48,6 +48,10 @@ pub enum Why {
     LeastFull,
     /// The one before could not serve.
     Instead,
+    /// No other is left, and its owner pays for what goes beyond its plan.
+    BeyondPlan,
+    /// It rests, and is back before all others.
+    ReturnsFirst,
 }
 
 impl From<Reason> for Why {
@@ -60,6 +64,8 @@ impl From<Reason> for Why {
             Reason::Again => Self::Again,
             Reason::LeastFull => Self::LeastFull,
             Reason::Instead => Self::Instead,
+            Reason::BeyondPlan => Self::BeyondPlan,
+            Reason::ReturnsFirst => Self::ReturnsFirst,
         }
     }
 }
@@ -81,6 +87,12 @@ pub enum Nobody {
     Renewing,
     /// Logins could not be renewed yet.
     LoginDelayed,
+    /// Several logins were refused at once, which is the service's trouble.
+    LoginsRefused,
+    /// A seat is just coming back, and is being tried.
+    Returning,
+    /// Their organisations do not allow it.
+    NotAllowed,
     /// None can, for different reasons.
     Exhausted,
 }
@@ -115,7 +127,7 @@ pub enum ForecastState {
 
 /// Who would serve a new conversation at `now`. `seats` are the pool's, as views.
 pub(super) fn next(pool: &Pool, seats: &[SeatView], now: Timestamp) -> Next {
-    let refusal = match pool.outlook(&Request::default(), now) {
+    let refusal = match pool.preview(&Request::default(), now) {
         Ok((id, reason)) => {
             return Next::Seat {
                 seat: id.to_string(),
@@ -138,6 +150,9 @@ pub(super) fn next(pool: &Pool, seats: &[SeatView], now: Timestamp) -> Next {
         Refusal::Cooling { until, .. } => (Nobody::Resting, Some(until.as_second())),
         Refusal::Renewing => (Nobody::Renewing, None),
         Refusal::LoginDelayed { until } => (Nobody::LoginDelayed, Some(until.as_second())),
+        Refusal::LoginsRefused { until, .. } => (Nobody::LoginsRefused, Some(until.as_second())),
+        Refusal::Returning => (Nobody::Returning, None),
+        Refusal::NotAllowed(_) => (Nobody::NotAllowed, None),
         Refusal::Exhausted => (Nobody::Exhausted, None),
     };
     Next::Nobody {
@@ -149,22 +164,21 @@ pub(super) fn next(pool: &Pool, seats: &[SeatView], now: Timestamp) -> Next {
     }
 }
 
-/// How long the seats last: so far only whether all rest, and until when.
-pub(super) fn forecast(seats: &[SeatView]) -> Forecast {
-    let able = seats
-        .iter()
-        .any(|seat| matches!(seat.state, SeatState::Ready | SeatState::ReadyBut { .. }));
-    let back = seats.iter().filter_map(|seat| match seat.state {
-        SeatState::Resting { until, .. } => Some(until),
-        _ => None,
-    });
-    let returns_at = back.min().filter(|_| !able);
+/// How long the seats last together, as of `now`.
+pub(super) fn forecast(pool: &Pool, now: Timestamp) -> Forecast {
+    use pool::Forecast as Told;
+    let (state, lasts_until, returns_at) = match pool.forecast(now) {
+        Told::Unknown => (ForecastState::Unknown, None, None),
+        Told::Enough => (ForecastState::Enough, None, None),
+        Told::RunsOut {
+            lasts_until,
+            returns_at,
+        } => (ForecastState::RunsOut, Some(lasts_until), returns_at),
+        Told::Resting { returns_at } => (ForecastState::Resting, None, Some(returns_at)),
+    };
     Forecast {
-        state: match returns_at {
-            Some(_) => ForecastState::Resting,
-            None => ForecastState::Unknown,
-        },
-        lasts_until: None,
-        returns_at,
+        state,
+        lasts_until: lasts_until.map(Timestamp::as_second),
+        returns_at: returns_at.map(Timestamp::as_second),
     }
 }

@@ -1,10 +1,10 @@
 //! One seat as a screen may know it.
 
 use jiff::Timestamp;
-use pool::{Account, Renewal, Renewals, Token, WindowKind};
+use pool::{Account, Burns, Cause, Renewal, Renewals, Token, UsagePolls, WindowKind, Wishes};
 use serde::{Deserialize, Serialize};
 
-use crate::roster::Seat;
+use crate::roster::{Seat, Unread};
 
 /// One seat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,9 +29,9 @@ pub struct SeatView {
     pub login: Option<LoginTrouble>,
     /// Its allowances as last seen; one that was never seen is missing.
     pub windows: Vec<WindowView>,
-    /// Its place in the owner's order, from 0.
-    pub order: u32,
-    /// Seats of a lower group are used up first.
+    /// Its place in the owner's order, the lowest first; absent where none was given.
+    pub order: Option<u32>,
+    /// Its priority group: a higher number serves only while no seat of a lower one can.
     pub group: u32,
     /// Whether it finishes what runs and takes nothing new.
     pub draining: bool,
@@ -76,10 +76,50 @@ pub enum ExtraUsage {
 pub struct Rest {
     /// The allowance, as it stands before the word *limit*; absent if it was not told, or if it is no limit.
     pub limit: Option<String>,
+    /// Why.
+    pub cause: RestCause,
     /// Since when.
     pub since: i64,
     /// When it returns.
     pub until: i64,
+}
+
+/// Why a seat rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub enum RestCause {
+    /// A limit was reached.
+    Limit,
+    /// Its plan is used up, and what goes beyond would cost extra.
+    ExtraUsage,
+    /// Anthropic wants to be paid first.
+    Payment,
+    /// There are no credits for what goes beyond the plan.
+    NoCredits,
+    /// Its organisation does not allow it.
+    Organization,
+    /// Its login was refused.
+    Login,
+    /// Its plan lacks the model or the feature.
+    NotInPlan,
+    /// It failed several times in a row.
+    Faults,
+}
+
+impl From<Cause> for RestCause {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Limit => Self::Limit,
+            Cause::ExtraUsage => Self::ExtraUsage,
+            Cause::Payment => Self::Payment,
+            Cause::NoCredits => Self::NoCredits,
+            Cause::Organization => Self::Organization,
+            Cause::Login => Self::Login,
+            Cause::NotInPlan => Self::NotInPlan,
+            Cause::Faults => Self::Faults,
+        }
+    }
 }
 
 /// What a seat can do now.
@@ -100,6 +140,8 @@ pub enum SeatState {
     Resting {
         /// The allowance, as it stands before the word *limit*; absent if it was not told.
         limit: Option<String>,
+        /// Why.
+        cause: RestCause,
         /// When it returns.
         until: i64,
     },
@@ -133,19 +175,31 @@ impl SeatState {
         match self {
             Self::Ready => "ready".into(),
             Self::ReadyBut { family, until } => format!("ready; {family} limit reached, back {}", when(*until)),
-            Self::Resting {
-                limit: Some(limit),
-                until,
-            } => format!("{limit} limit reached, back {}", when(*until)),
-            Self::Resting { limit: None, until } => format!("limit reached, back {}", when(*until)),
+            Self::Resting { limit, cause, until } => cause.words(limit.as_deref(), &when(*until)),
             Self::Paused => "switched off".into(),
             Self::LoggedOut => "not logged in; log in with `claude`".into(),
             Self::Expired { .. } => "login expired; start `claude` once, and it renews it".into(),
             Self::Renewing => "login is being renewed".into(),
             Self::NeedsLogin { trouble } => trouble.words().into(),
-            Self::Refused => "Anthropic refused this login; log in again with `claude`".into(),
+            Self::Refused => "Anthropic refused this login; it is tried again by itself, and if that does not help, log in with `claude`".into(),
             Self::Unreadable => "its login file cannot be read".into(),
             Self::NeedsPermission => "the system wants to ask you before this login is read".into(),
+        }
+    }
+}
+
+impl RestCause {
+    fn words(self, limit: Option<&str>, when: &str) -> String {
+        let limit = limit.map_or_else(|| "limit".to_owned(), |limit| format!("{limit} limit"));
+        match self {
+            Self::Limit => format!("{limit} reached, back {when}"),
+            Self::ExtraUsage => format!("{limit} reached, beyond it only if need be, back {when}"),
+            Self::Payment => format!("wants to be paid for; looked at again {when}"),
+            Self::NoCredits => format!("has no credits for what goes beyond its plan; looked at again {when}"),
+            Self::Organization => format!("its organisation does not allow this; looked at again {when}"),
+            Self::Login => format!("Anthropic refused this login; tried again {when}"),
+            Self::NotInPlan => format!("its plan lacks what was asked for; tried again {when}"),
+            Self::Faults => format!("failed several times; tried again {when}"),
         }
     }
 }
@@ -169,6 +223,12 @@ pub enum LoginTrouble {
     Uncertain,
     /// Its file cannot be read; the last good login is used while it lasts.
     Unreadable,
+    /// The Keychain is locked; the last good login is used while it lasts.
+    KeychainLocked,
+    /// macOS asks for permission to read it, and nobody gave it yet.
+    KeychainAsks,
+    /// Only Claude Code can save it, and it could not be asked to.
+    ClaudeCodes,
 }
 
 impl LoginTrouble {
@@ -183,6 +243,11 @@ impl LoginTrouble {
             Self::Unsaved => "renewed login could not be saved yet; do not quit the router until it could",
             Self::Rejected => "Anthropic no longer accepts this login; log in again with `claude`",
             Self::Unreadable => "login file cannot be read; the last good login is used while it lasts",
+            Self::KeychainLocked => "the Keychain is locked; log in at the Mac's own screen, and it is read by itself",
+            Self::KeychainAsks => {
+                "macOS asks for permission to read this login; say \"Always Allow\" when it asks again, or ask for a new look"
+            }
+            Self::ClaudeCodes => "only Claude Code can save this login, so it must renew it; start `claude` once",
             Self::Uncertain => {
                 "a renewal's answer was lost, and this login may have ended with it; log in again with `claude`"
             }
@@ -211,9 +276,19 @@ pub struct WindowView {
     pub lasts_until: Option<i64>,
 }
 
+/// What the pool knows of a seat beside its account.
+pub(super) struct Known<'a> {
+    pub(super) renewals: &'a Renewals,
+    pub(super) polls: Option<&'a UsagePolls>,
+    pub(super) burns: Option<&'a Burns>,
+}
+
 /// The view of one seat at `now`.
-pub(super) fn seat_view(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) -> SeatView {
+pub(super) fn seat_view(account: &Account, known: &Known<'_>, seat: &Seat, now: Timestamp) -> SeatView {
+    let renewals = known.renewals;
     let trouble = login_trouble(renewals, seat);
+    let wishes = account.wishes;
+    let burns = known.burns;
     let windows = account.windows.iter().map(|(kind, window)| WindowView {
         kind: match kind {
             WindowKind::FiveHour => "fiveHour".into(),
@@ -228,31 +303,41 @@ pub(super) fn seat_view(account: &Account, renewals: &Renewals, seat: &Seat, now
         resets_at: window.resets_at.filter(|&reset| reset > now).map(Timestamp::as_second),
         observed_at: window.observed_at.as_second(),
         pace: even_pace(kind, window.resets_at, now),
-        lasts_until: None,
+        lasts_until: burns
+            .and_then(|burns| burns.lasts_until(kind, window, now))
+            .map(Timestamp::as_second),
     });
-    let rest = account.resting(None, now).map(|rest| Rest {
-        limit: rest.window.as_ref().map(ToString::to_string),
+    let rest = account.resting(now).map(|rest| Rest {
+        limit: rest.window().map(ToString::to_string),
+        cause: rest.cause.into(),
         since: rest.since.as_second(),
         until: rest.until.as_second(),
     });
     SeatView {
         id: account.id.to_string(),
         label: seat.label.clone(),
-        name: None,
+        name: seat.named.clone(),
         email: seat.email.clone(),
         organization: seat.organization.clone(),
         plan: seat.plan.clone(),
         state: state(account, renewals, seat, now),
         login: trouble,
         windows: windows.collect(),
-        order: 0,
-        group: 0,
-        draining: false,
-        reserve_percent: 0,
-        limit_percent: account.wishes.threshold.shown_percent() as u8,
-        extra_usage: ExtraUsage::default(),
+        order: (wishes.order != Wishes::LAST).then_some(wishes.order),
+        group: wishes.group,
+        draining: wishes.draining,
+        reserve_percent: wishes.reserve.shown_percent() as u8,
+        limit_percent: wishes.threshold.shown_percent() as u8,
+        extra_usage: match wishes.extra_usage {
+            pool::ExtraUsage::Never => ExtraUsage::Never,
+            pool::ExtraUsage::Last => ExtraUsage::Last,
+            pool::ExtraUsage::Allowed => ExtraUsage::Allowed,
+        },
         rest,
-        throttled_until: None,
+        throttled_until: known
+            .polls
+            .and_then(|polls| polls.throttled_until(now))
+            .map(Timestamp::as_second),
         in_flight: account.in_flight,
         read_at: account.windows.observed_at().map(Timestamp::as_second),
         token_ends_at: match account.token {
@@ -276,14 +361,20 @@ fn even_pace(kind: &WindowKind, resets_at: Option<Timestamp>, now: Timestamp) ->
 
 /// What is the matter with a seat's login, as its renewals tell.
 fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
+    let unreadable = seat.unreadable.map(|trouble| match trouble {
+        Unread::Damaged => LoginTrouble::Unreadable,
+        Unread::Locked => LoginTrouble::KeychainLocked,
+        Unread::Permission => LoginTrouble::KeychainAsks,
+    });
     match renewals.last() {
         Some(Renewal::Rejected) => Some(LoginTrouble::Rejected),
         Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
+        Some(Renewal::Failed(_) | Renewal::CannotSave) if seat.not_ours.is_some() => Some(LoginTrouble::ClaudeCodes),
         Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
         Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),
-        Some(Renewal::Failed(_) | Renewal::Unreachable) => Some(LoginTrouble::Retrying),
+        Some(Renewal::Failed(_) | Renewal::Unreachable) => unreadable.or(Some(LoginTrouble::Retrying)),
         None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
-        None | Some(Renewal::Done | Renewal::Busy) => seat.unreadable.then_some(LoginTrouble::Unreadable),
+        None | Some(Renewal::Done | Renewal::Busy) => unreadable,
     }
 }
 
@@ -292,7 +383,13 @@ fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) ->
         return SeatState::Paused;
     }
     match account.token {
-        Token::Missing if seat.unreadable => return SeatState::Unreadable,
+        Token::Missing if seat.unreadable == Some(Unread::Damaged) => return SeatState::Unreadable,
+        Token::Missing if seat.unreadable == Some(Unread::Permission) => return SeatState::NeedsPermission,
+        Token::Missing if seat.unreadable.is_some() => {
+            return SeatState::NeedsLogin {
+                trouble: login_trouble(renewals, seat).unwrap_or(LoginTrouble::Unreadable),
+            };
+        }
         Token::Missing => return SeatState::LoggedOut,
         token @ (Token::Refused { .. } | Token::Valid { .. }) if !token.is_usable(now) => {
             return match login_trouble(renewals, seat) {
@@ -309,17 +406,20 @@ fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) ->
         Token::Refused { .. } => return SeatState::Refused,
         Token::Valid { .. } => {}
     }
-    if let Some(rest) = account.resting(None, now) {
+    if let Some(rest) = account.resting(now) {
         return SeatState::Resting {
-            limit: rest.window.as_ref().map(ToString::to_string),
+            limit: rest.window().map(ToString::to_string),
+            cause: rest.cause.into(),
             until: rest.until.as_second(),
         };
     }
-    let families = account.cooldowns.iter().filter(|rest| rest.until > now);
-    match families.max_by_key(|rest| rest.until) {
-        Some(rest) => SeatState::ReadyBut {
-            family: rest.window.as_ref().map_or_else(String::new, ToString::to_string),
-            until: rest.until.as_second(),
+    let families = account
+        .rests(now)
+        .filter_map(|rest| Some((rest.until, rest.window()?)));
+    match families.max_by_key(|(until, _)| *until) {
+        Some((until, family)) => SeatState::ReadyBut {
+            family: family.to_string(),
+            until: until.as_second(),
         },
         None => SeatState::Ready,
     }

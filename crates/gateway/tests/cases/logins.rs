@@ -4,7 +4,7 @@ use gateway::snapshot::SeatState;
 use sandbox::{Answer, Seat};
 use serde_json::json;
 
-use crate::support::{Bench, MESSAGES, OPUS, T, seat, write_login};
+use crate::support::{Bench, Log, MESSAGES, OPUS, T, seat, write_login};
 
 /// A and B, whose logins nobody renews.
 async fn bench() -> Bench {
@@ -151,4 +151,43 @@ async fn rf_06_two_dead_logins_of_one_seat_are_not_tried_in_turns_for_ever() {
         "each login once: {:?}",
         bench.tokens(MESSAGES)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_device_reads_an_address_in_a_seats_name() {
+    let bench = with(vec![]).await;
+    bench.sandbox.add_seat(seat("A", 0.1, 0.1));
+    for name in [".claude-me@example.test", ".claude-me@example.org"] {
+        let dir = bench.home.path().join(name);
+        write_login(&dir, &seat("A", 0.1, 0.1));
+        std::fs::write(dir.join(".claude.json"), "{}").unwrap();
+    }
+    bench.pass(11).await;
+    let reply = bench.turn(OPUS).await;
+    assert_eq!(reply.status, 200);
+    let served_by = reply.header("x-claude-proxy-router").unwrap();
+    assert!(
+        served_by.starts_with("login-") && !served_by.contains('@'),
+        "{served_by}"
+    );
+    let labels: Vec<_> = bench.status().seats.into_iter().map(|seat| seat.label).collect();
+    assert!(labels.len() == 2 && labels[0] != labels[1], "{labels:?}");
+    assert!(labels.iter().all(|label| !label.contains("example")), "{labels:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wishes_that_name_two_seats_are_told_of_once() {
+    let (log, _guard) = Log::of_this_test();
+    let of_me = |name: &str| seat(name, 0.1, 0.1).account("acc-1", "me@example.test");
+    let settings = json!({"accounts": [{"seat": "A", "name": "one"}, {"seat": "me@example.test", "limitPct": 50}]});
+    let bench = Bench::with(vec![of_me("A"), of_me("B")], settings).await;
+    bench.pass(60).await;
+    let told: Vec<_> = log
+        .text()
+        .lines()
+        .filter(|line| line.contains("several seats"))
+        .map(str::to_owned)
+        .collect();
+    assert!(matches!(&told[..], [one] if one.contains("accounts[1]")), "{told:?}");
+    assert!(!told[0].contains('@'), "{told:?}");
 }

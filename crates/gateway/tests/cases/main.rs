@@ -6,10 +6,12 @@ mod support;
 
 mod exhausted;
 mod headers;
+mod keychain;
 mod limits;
 mod logins;
 mod network;
 mod onboarding;
+mod outcomes;
 mod renewal;
 mod routing;
 mod security;

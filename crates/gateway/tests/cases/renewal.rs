@@ -9,15 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use gateway::credential::{CredentialError, Document, Files, Store};
+use gateway::credential::{CredentialError, Document, Files, Mark, Place, Store, WriteError};
 use gateway::lock::WriteLock;
 use gateway::profile::Profile;
+use gateway::reads::Asking;
 use gateway::snapshot::{LoginTrouble, SeatState};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use sandbox::{Answer, Seat};
 use serde_json::{Value, json};
 
-use crate::support::{Bench, MESSAGES, OPUS, T, seat, write_login};
+use crate::support::{Bench, Log, MESSAGES, OPUS, T, seat, write_login};
 
 const TOKEN: &str = "/v1/oauth/token";
 
@@ -255,19 +256,33 @@ struct FullDisk {
 }
 
 impl Store for FullDisk {
-    fn read(&self, profile: &Profile) -> Result<Document, CredentialError> {
-        Files.read(profile)
+    fn mark(&self, profile: &Profile, now: Timestamp) -> Mark {
+        Files.mark(profile, now)
     }
 
-    fn write(&self, profile: &Profile, document: &Document, lock: &WriteLock<'_>) -> io::Result<()> {
+    fn read(&self, profile: &Profile, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        Files.read(profile, asking)
+    }
+
+    fn read_at(&self, profile: &Profile, place: &Place, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        Files.read_at(profile, place, asking)
+    }
+
+    fn write(
+        &self,
+        profile: &Profile,
+        document: &Document,
+        lock: &WriteLock<'_>,
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
         let spared = || {
             self.grace
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
                 .is_ok()
         };
         match self.full.load(Ordering::Relaxed) && !spared() {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Files.write(profile, document, lock),
+            true => Err(io::Error::from(io::ErrorKind::StorageFull).into()),
+            false => Files.write(profile, document, lock, now),
         }
     }
 }
@@ -480,7 +495,8 @@ async fn lk_04_a_lock_that_another_took_from_us_stays_and_nothing_is_overwritten
     let lock = locks(&bench.dir("A"))[0].clone();
     fs::remove_dir(&lock).unwrap();
     fs::create_dir(bench.dir("A").join("spacer")).unwrap();
-    let theirs = foreign_lock(&lock, 0);
+    // Of another moment than ours: its inode may be the one that ours had.
+    let theirs = foreign_lock(&lock, 1);
     let other = seat("A", 0.1, 0.1)
         .tokens("tok-other", "rt-other")
         .expires_at_ms((T + 30_000) * 1_000);
@@ -492,7 +508,7 @@ async fn lk_04_a_lock_that_another_took_from_us_stays_and_nothing_is_overwritten
 
 #[tokio::test(start_paused = true)]
 async fn lk_05_without_a_lock_nothing_is_renewed_and_the_reason_is_told_seldom() {
-    let (log, _guard) = crate::support::Log::of_this_test();
+    let (log, _guard) = Log::of_this_test();
     let name = "d".repeat(253); // with `.lock` behind it, too long for a name
     let bench = Bench::with(vec![ending(&name, 400)], json!({})).await;
     bench.pass(300).await;
@@ -516,4 +532,80 @@ async fn after_a_wake_no_lock_counts_as_left_over_for_a_minute() {
     assert_eq!(posts(&bench), 0, "its holder slept too");
     bench.pass(40).await;
     assert_eq!(posts(&bench), 1);
+}
+
+/// Login files on a disk that is full when told, with a fault of ours in the way for so many readings.
+struct Faulty {
+    disk: Arc<FullDisk>,
+    faults: std::sync::atomic::AtomicUsize,
+}
+
+impl Store for Faulty {
+    fn mark(&self, profile: &Profile, now: Timestamp) -> Mark {
+        self.disk.mark(profile, now)
+    }
+
+    fn read(&self, profile: &Profile, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        self.disk.read(profile, asking)
+    }
+
+    fn read_at(&self, profile: &Profile, place: &Place, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        let left = self
+            .faults
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        assert!(left.is_err(), "a fault that the test made");
+        self.disk.read_at(profile, place, asking)
+    }
+
+    fn write(
+        &self,
+        profile: &Profile,
+        document: &Document,
+        lock: &WriteLock<'_>,
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
+        self.disk.write(profile, document, lock, now)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_stumbles_over_a_fault_is_tried_again() {
+    let (full, disk) = full_disk(0);
+    full.store(false, Ordering::Relaxed);
+    let faulty = Arc::new(Faulty { disk, faults: 1.into() });
+    let bench = Bench::on(vec![expired("A")], json!({}), faulty).await;
+    assert_eq!(posts(&bench), 0);
+    bench.pass(60).await;
+    assert_eq!(posts(&bench), 1);
+    assert_eq!(bench.seat("A").state, SeatState::Ready);
+    assert!(!locks(&bench.dir("A")).iter().any(|lock| lock.exists()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_in_the_upkeep_is_told_once_and_does_not_end_it() {
+    let (log, _guard) = Log::of_this_test();
+    let (full, disk) = full_disk(1);
+    let faulty = Arc::new(Faulty { disk, faults: 0.into() });
+    let bench = Bench::on(vec![expired("A")], json!({}), faulty.clone()).await;
+    assert_eq!(bench.seat("A").login, Some(LoginTrouble::Unsaved));
+    faulty.faults.store(3, Ordering::Relaxed);
+    full.store(false, Ordering::Relaxed);
+    bench.pass(60).await;
+    assert_eq!(bench.seat("A").login, None);
+    assert_eq!(login(&bench, "A")["refreshToken"], bench.sandbox.refresh_token("A"));
+    assert_eq!(log.text().matches("begins anew").count(), 1, "{}", log.text());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rf_09_the_probe_writes_the_very_bytes_that_it_read() {
+    let (_full, disk) = full_disk(1); // the probe, and nothing after it
+    let before = "{ \"z\": 1.50,\n  \"claudeAiOauth\": {\"accessToken\": \"tok-A\", \"refreshToken\": \"rt-A\", \"expiresAt\": 1789999940000}, \"a\": \"\u{e9}\" }\n";
+    let file = |home: &Path| home.join("A/.credentials.json");
+    let bench = Bench::laid_out(vec![expired("A")], json!({}), disk, |home| {
+        fs::write(file(home), before).unwrap();
+    })
+    .await;
+    bench.pass(5).await;
+    assert_eq!(posts(&bench), 1, "it was probed");
+    assert_eq!(fs::read_to_string(file(bench.home.path())).unwrap(), before);
 }

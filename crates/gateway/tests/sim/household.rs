@@ -9,23 +9,28 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use gateway::credential::{CredentialError, Document, Files, Store};
+use gateway::credential::{CredentialError, Document, Files, Mark, NotOurs, Place, Store, WriteError};
+use gateway::items::Listing;
+use gateway::keychain::Keychain;
 use gateway::lock::WriteLock;
 use gateway::paths::Paths;
 use gateway::ports::{Clock as _, Network};
 use gateway::profile::Profile;
+use gateway::reads::Asking;
+use gateway::security::Tool;
 use gateway::snapshot::SeatState;
 use gateway::{Gateway, Ports};
 use http::Response;
 use http_body_util::BodyExt as _;
-use jiff::SignedDuration;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::chance::Chance;
 use crate::rival::Rival;
+use crate::shelf::{Chain, Shelf, USER};
 use crate::support::{KEY, T, VirtualClock, messages, network, seat, stream_body, turn_body, write_login};
 use crate::wire::{Log, Sent, Who, sent_twice_by_us, wire};
 
@@ -46,6 +51,12 @@ pub struct Report {
     pub kills: usize,
     pub lids: usize,
     pub full_disks: usize,
+    /// Households whose logins lie in a Keychain.
+    pub keychains: usize,
+    /// Saves that failed after the token had been spent, so that the pair was kept in memory.
+    pub kept_unsaved: usize,
+    /// Logins anew where nothing was wrong.
+    pub logins_meanwhile: usize,
     /// Refresh tokens that we sent although an earlier sending of ours may have spent them.
     pub sent_twice_by_us: usize,
     /// Logins lost although a live process or a store held the live pair.
@@ -71,6 +82,9 @@ impl Report {
         self.kills += other.kills;
         self.lids += other.lids;
         self.full_disks += other.full_disks;
+        self.keychains += other.keychains;
+        self.kept_unsaved += other.kept_unsaved;
+        self.logins_meanwhile += other.logins_meanwhile;
         self.sent_twice_by_us += other.sent_twice_by_us;
         self.lost += other.lost;
         self.lost_with_the_answer += other.lost_with_the_answer;
@@ -82,30 +96,85 @@ impl Report {
     }
 }
 
-/// The login files, on a disk that is full at times.
+/// The stored logins, on a disk that is full at times; above all when a renewal has just seen that it was not.
 struct Disk {
+    inner: Arc<dyn Store>,
+    shelf: Shelf,
     full: Arc<AtomicBool>,
     log: Arc<Mutex<Log>>,
+    chance: Mutex<Chance>,
+}
+
+impl Disk {
+    /// Whether that write is a probe: the login that is there.
+    fn is_probe(&self, profile: &Profile, refresh: &str) -> bool {
+        let stored = self.shelf.read(&profile.dir);
+        stored.is_some_and(|stored| stored["claudeAiOauth"]["refreshToken"] == refresh)
+    }
+
+    fn fill_for(&self, time: Duration) {
+        let full = Arc::clone(&self.full);
+        full.store(true, Ordering::Relaxed);
+        tokio::runtime::Handle::current().spawn(async move {
+            tokio::time::sleep(time).await;
+            full.store(false, Ordering::Relaxed);
+        });
+    }
 }
 
 impl Store for Disk {
-    fn read(&self, profile: &Profile) -> Result<Document, CredentialError> {
-        Files.read(profile)
+    fn mark(&self, profile: &Profile, now: Timestamp) -> Mark {
+        self.inner.mark(profile, now)
     }
 
-    fn write(&self, profile: &Profile, document: &Document, lock: &WriteLock<'_>) -> io::Result<()> {
-        match self.full.load(Ordering::Relaxed) {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => {
-                Files.write(profile, document, lock)?;
-                let token = document.credential().and_then(|login| login.refresh);
-                self.log
-                    .lock()
-                    .unwrap()
-                    .saved(token.as_ref().map_or("", |token| token.expose()));
-                Ok(())
-            }
+    fn read(&self, profile: &Profile, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        self.inner.read(profile, asking)
+    }
+
+    fn read_at(&self, profile: &Profile, place: &Place, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+        self.inner.read_at(profile, place, asking)
+    }
+
+    fn admits(&self, document: &Document) -> Result<(), NotOurs> {
+        self.inner.admits(document)
+    }
+
+    fn write(
+        &self,
+        profile: &Profile,
+        document: &Document,
+        lock: &WriteLock<'_>,
+        now: Timestamp,
+    ) -> Result<(), WriteError> {
+        let refresh = document.credential().and_then(|login| login.refresh);
+        let refresh = refresh.as_ref().map_or("", |token| token.expose());
+        let probe = self.is_probe(profile, refresh);
+        let written = match self.full.load(Ordering::Relaxed) {
+            true => Err(io::Error::from(io::ErrorKind::StorageFull).into()),
+            false => self.inner.write(profile, document, lock, now),
+        };
+        let mut log = self.log.lock().unwrap();
+        match &written {
+            Ok(()) => log.saved(refresh),
+            Err(_) => log.not_saved(refresh),
         }
+        written?;
+        let fills = {
+            let mut chance = self.chance.lock().unwrap();
+            (probe && !log.calm && chance.percent(12)).then(|| chance.seconds(5, 300))
+        };
+        if let Some(time) = fills {
+            self.fill_for(time);
+        }
+        Ok(())
+    }
+
+    fn may_wait(&self) -> bool {
+        self.inner.may_wait()
+    }
+
+    fn forget_refusals(&self) {
+        self.inner.forget_refusals();
     }
 }
 
@@ -121,6 +190,7 @@ pub struct Household {
     clock: Arc<VirtualClock>,
     sandbox: Sandbox,
     home: tempfile::TempDir,
+    shelf: Shelf,
     disk_full: Arc<AtomicBool>,
     log: Arc<Mutex<Log>>,
     routers: Vec<Option<Router>>,
@@ -147,6 +217,14 @@ impl Household {
         });
         let home = tempfile::tempdir().unwrap();
         let log = Arc::new(Mutex::new(Log::default()));
+        let shelf = match chance.percent(40) {
+            false => Shelf::Files,
+            true => {
+                let clock = Arc::clone(&clock);
+                let now_ms = Arc::new(move || clock.now().as_millisecond());
+                Shelf::Chain(Arc::new(Chain::new(now_ms, chance.fork())))
+            }
+        };
         for name in SEATS {
             let first_end = T + i64::try_from(chance.between(0, 2_000)).unwrap();
             let seat = seat(name, 0.1, 0.1)
@@ -157,6 +235,7 @@ impl Household {
                 .ends
                 .insert(seat.access_token.clone(), first_end * 1_000);
             write_login(&home.path().join(name), &seat);
+            shelf.take_in(&home.path().join(name));
             log.lock()
                 .unwrap()
                 .seat_of
@@ -168,10 +247,14 @@ impl Household {
             clock,
             sandbox,
             home,
+            report: Report {
+                keychains: usize::from(matches!(shelf, Shelf::Chain(_))),
+                ..Report::default()
+            },
+            shelf,
             disk_full: Arc::default(),
             log,
             routers: Vec::new(),
-            report: Report::default(),
             clock_was_set: false,
             excused: BTreeMap::new(),
         };
@@ -208,8 +291,19 @@ impl Household {
             network: Arc::new(Network::new(move || network(&sandbox))),
             calls: wire(Who::Us, &self.sandbox, &self.log, self.chance.fork(), self.now_ms()),
             store: Arc::new(Disk {
+                inner: match &self.shelf {
+                    Shelf::Files => Arc::new(Files),
+                    Shelf::Chain(chain) => Arc::new(Keychain::new(
+                        Arc::clone(chain) as Arc<dyn Tool>,
+                        Arc::clone(chain) as Arc<dyn Listing>,
+                        Some(USER),
+                        paths.keychain(),
+                    )),
+                },
+                shelf: self.shelf.clone(),
                 full: Arc::clone(&self.disk_full),
                 log: Arc::clone(&self.log),
+                chance: Mutex::new(self.chance.fork()),
             }),
             zone: TimeZone::UTC,
             seed: self.chance.next(),
@@ -261,12 +355,18 @@ impl Household {
                     });
                 }
                 74..82 => self.kill_one().await,
-                82..86 => self.log_in_where_lost(),
+                82..86 => self.log_in_where_lost().await,
+                86..88 => self.log_in_meanwhile().await,
+                88..91 => self.lock_for_a_while(),
                 _ => {}
             }
         }
         self.log.lock().unwrap().calm = true;
         self.disk_full.store(false, Ordering::Relaxed);
+        if let Shelf::Chain(chain) = &self.shelf {
+            chain.locked.store(false, Ordering::Relaxed);
+            chain.calm.store(true, Ordering::Relaxed);
+        }
         tokio::time::sleep(Duration::from_secs(CALM)).await;
         rivals.abort_all();
         for router in self.routers.iter().flatten() {
@@ -291,6 +391,7 @@ impl Household {
             let mut chance = self.chance.fork();
             let mut rival = Rival {
                 dir: self.dir(name),
+                shelf: self.shelf.clone(),
                 calls: wire(Who::Rival, &self.sandbox, &self.log, chance.fork(), self.now_ms()),
                 now_ms: self.now_ms(),
                 chance: chance.fork(),
@@ -421,8 +522,7 @@ impl Household {
     }
 
     fn stored(&self, name: &str, key: &str) -> String {
-        let text = fs::read(self.dir(name).join(".credentials.json")).unwrap();
-        let document: Value = serde_json::from_slice(&text).unwrap();
+        let document: Value = self.shelf.read(&self.dir(name)).unwrap();
         document["claudeAiOauth"][key].as_str().unwrap_or_default().to_owned()
     }
 
@@ -438,17 +538,51 @@ impl Household {
     }
 
     /// The owner logs in again where a login is gone for good.
-    fn log_in_where_lost(&mut self) {
+    async fn log_in_where_lost(&mut self) {
         for name in SEATS {
             let dead = self.dead(name);
             if dead && !self.renewing(name) {
                 self.count_loss(name);
-                self.log_in(name);
+                self.log_in(name).await;
             }
         }
     }
 
-    fn log_in(&mut self, name: &str) {
+    /// The owner logs in anew although nothing is wrong, perhaps in the middle of a renewal.
+    async fn log_in_meanwhile(&mut self) {
+        let name = SEATS[usize::from(self.chance.percent(50))];
+        match self.dead(name) && !self.renewing(name) {
+            true => self.count_loss(name),
+            false => self.forget_troubles(name),
+        }
+        self.report.logins_meanwhile += 1;
+        self.log_in(name).await;
+    }
+
+    /// The Keychain locks itself, where there is one.
+    fn lock_for_a_while(&mut self) {
+        let time = self.chance.seconds(5, 900);
+        if let Shelf::Chain(chain) = &self.shelf {
+            let chain = Arc::clone(chain);
+            chain.locked.store(true, Ordering::Relaxed);
+            tokio::spawn(async move {
+                tokio::time::sleep(time).await;
+                chain.locked.store(false, Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// Claude Code stores a new login under the storage lock, and takes no other.
+    async fn log_in(&mut self, name: &str) {
+        let lock = self.dir(name).join(".storage-write.lock");
+        let mut ours = false;
+        for _ in 0..200 {
+            ours = fs::create_dir(&lock).is_ok();
+            if ours {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         self.sandbox.log_in_again(name);
         self.excused.remove(name);
         let seat = self.sandbox.seats().into_iter().find(|seat| seat.name == name).unwrap();
@@ -463,6 +597,10 @@ impl Household {
             .seat_of
             .insert(seat.refresh_token.clone(), name.to_owned());
         write_login(&self.dir(name), &seat);
+        self.shelf.take_in(&self.dir(name));
+        if ours {
+            fs::remove_dir(lock).unwrap();
+        }
     }
 
     /// Whether the store's refresh token is not the live one, and no router holds that.
@@ -498,6 +636,11 @@ impl Household {
                 ));
             }
         }
+        self.forget_troubles(name);
+    }
+
+    /// What befell the login that was there before.
+    fn forget_troubles(&self, name: &str) {
         let mut log = self.log.lock().unwrap();
         log.lost_seats.remove(name);
         log.replayed_by_rival.remove(name);
@@ -534,6 +677,7 @@ impl Household {
             self.report.renewed_by_us = log.renewed_by_us();
             self.report.renewed_by_rival = log.renewed_by_rival;
             self.report.longest_window_ms = log.longest_window_ms;
+            self.report.kept_unsaved = log.kept_unsaved.len();
             (sent_twice_by_us(&log), log.ends.clone())
         };
         self.report.sent_twice_by_us = twice.len();

@@ -1,5 +1,6 @@
-//! A household in virtual time over real files: routers, a rival Claude Code, devices, lids that close, disks that
-//! fill, answers that are lost, processes that are killed. Whatever happens, no login is lost by us.
+//! A household in virtual time over real files, or a Keychain: routers, a rival Claude Code, devices, lids that close,
+//! disks that fill, Keychains that lock or do not answer, logins anew, answers that are lost, processes that are killed.
+//! Whatever happens, no login is lost by us.
 //!
 //! `any_seed_holds` plays 200 seeds, or as many as `SEEDS` says; `SEED=…` plays one, and prints what happens in it.
 
@@ -15,6 +16,7 @@ mod support;
 mod chance;
 mod household;
 mod rival;
+mod shelf;
 mod wire;
 
 use std::sync::Mutex;
@@ -69,5 +71,9 @@ fn any_seed_holds() {
     assert!(
         total.renewed_by_us > 0 && total.renewed_by_rival > 0,
         "the household did not live: {total:#?}"
+    );
+    assert!(
+        seeds < 20 || total.keychains > 0 && total.kept_unsaved > 0 && total.logins_meanwhile > 0,
+        "it did not meet what it should: {total:#?}"
     );
 }

@@ -14,10 +14,12 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::chance::Chance;
+use crate::shelf::Shelf;
 use crate::wire::Log;
 
 pub struct Rival {
     pub dir: PathBuf,
+    pub shelf: Shelf,
     pub calls: Upstream,
     pub now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
     pub chance: Chance,
@@ -171,7 +173,7 @@ impl Rival {
     }
 
     fn document(&self) -> Option<Value> {
-        serde_json::from_slice(&fs::read(self.dir.join(".credentials.json")).ok()?).ok()
+        self.shelf.read(&self.dir)
     }
 
     /// The login, unless somebody is logged out.
@@ -181,11 +183,8 @@ impl Rival {
     }
 
     fn write(&mut self, document: &Value) {
-        let new = self
-            .dir
-            .join(format!(".credentials.json.tmp.{:08x}", self.chance.next() as u32));
-        fs::write(&new, document.to_string()).unwrap();
-        fs::rename(&new, self.dir.join(".credentials.json")).unwrap();
+        let chance = self.chance.next() as u32;
+        self.shelf.write(&self.dir, document, chance);
     }
 }
 

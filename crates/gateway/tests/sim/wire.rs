@@ -54,6 +54,8 @@ pub struct Log {
     pub seat_of: BTreeMap<String, String>,
     pub calm: bool,
     pub longest_window_ms: u128,
+    /// Pairs of ours that could not be saved at once, by their refresh token.
+    pub kept_unsaved: BTreeSet<String>,
     granted_to_us: usize,
     /// When the server made the pairs that are on their way to us, by their refresh token.
     made_for_us: BTreeMap<String, Instant>,
@@ -64,6 +66,13 @@ impl Log {
     pub fn saved(&mut self, refresh: &str) {
         if let Some(made) = self.made_for_us.remove(refresh) {
             self.longest_window_ms = self.longest_window_ms.max(made.elapsed().as_millis());
+        }
+    }
+
+    /// Notes that we could not save the pair with that refresh token.
+    pub fn not_saved(&mut self, refresh: &str) {
+        if self.made_for_us.contains_key(refresh) {
+            self.kept_unsaved.insert(refresh.to_owned());
         }
     }
 

@@ -177,18 +177,23 @@ impl Bench {
 
     /// The same, after `prepare` has laid out what the sandbox answers from the very first poll on.
     pub async fn prepared(seats: Vec<Seat>, settings: Value, prepare: impl FnOnce(&Sandbox)) -> Self {
-        Self::begun(seats, settings, Arc::new(Files), 0, prepare).await
+        Self::begun(seats, settings, Arc::new(Files), 0, |_| (), prepare).await
     }
 
     /// The same, with the logins in that store.
     pub async fn on(seats: Vec<Seat>, settings: Value, store: Arc<dyn Store>) -> Self {
-        Self::begun(seats, settings, store, 0, |_| ()).await
+        Self::laid_out(seats, settings, store, |_| ()).await
+    }
+
+    /// The same, after `lay` has changed what lies in the home directory.
+    pub async fn laid_out(seats: Vec<Seat>, settings: Value, store: Arc<dyn Store>, lay: impl FnOnce(&Path)) -> Self {
+        Self::begun(seats, settings, store, 0, lay, |_| ()).await
     }
 
     /// These seats, and a token endpoint that is reached after so many milliseconds.
     pub async fn slow_tokens(seats: Vec<Seat>, delay_ms: u64) -> Self {
         let settings = json!({"claudePath": "/nonexistent/claude"});
-        Self::begun(seats, settings, Arc::new(Files), delay_ms, |_| ()).await
+        Self::begun(seats, settings, Arc::new(Files), delay_ms, |_| (), |_| ()).await
     }
 
     async fn begun(
@@ -196,6 +201,7 @@ impl Bench {
         settings: Value,
         store: Arc<dyn Store>,
         delay_ms: u64,
+        lay: impl FnOnce(&Path),
         prepare: impl FnOnce(&Sandbox),
     ) -> Self {
         let home = Arc::new(tempfile::tempdir().unwrap());
@@ -208,6 +214,7 @@ impl Bench {
             write_login(&home.path().join(&seat.name), seat);
         }
         let dirs: Vec<PathBuf> = seats.iter().map(|seat| home.path().join(&seat.name)).collect();
+        lay(home.path());
         for seat in seats {
             sandbox.add_seat(seat);
         }

@@ -3,4 +3,4 @@
 /**
  * Why the work moved.
  */
-export type Cause = "limit" | "owner" | "login" | "unreachable" | "room";
+export type Cause = "limit" | "manual" | "token" | "unreachable" | "room";

@@ -3,4 +3,4 @@
 /**
  * Why nobody serves.
  */
-export type Nobody = "noSeat" | "paused" | "needLogin" | "resting" | "renewing" | "loginDelayed" | "exhausted";
+export type Nobody = "noSeat" | "paused" | "needLogin" | "resting" | "renewing" | "loginDelayed" | "loginsRefused" | "returning" | "notAllowed" | "exhausted";

@@ -46,11 +46,11 @@ login: LoginTrouble | null,
  */
 windows: Array<WindowView>, 
 /**
- * Its place in the owner's order, from 0.
+ * Its place in the owner's order, the lowest first; absent where none was given.
  */
-order: number, 
+order: number | null, 
 /**
- * Seats of a lower group are used up first.
+ * Its priority group: a higher number serves only while no seat of a lower one can.
  */
 group: number, 
 /**

@@ -74,6 +74,6 @@ activity: Activity | null,
  */
 problems: Array<Problem>, 
 /**
- * What was read of the owner's logins, newest first.
+ * The logins that were read since the start, by name, each one's last reading.
  */
 reads: Array<Read>, };

@@ -1,0 +1,202 @@
+//! `install` and `uninstall`: the router runs by itself, or no longer.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use gateway::instance::Instance;
+use gateway::paths::Paths;
+use gateway::service::launchd::Launchd;
+use gateway::service::systemd::Systemd;
+use gateway::service::{self, Agent, Done, Plan};
+
+use crate::client;
+use crate::show;
+
+/// How the router runs by itself on this system.
+pub(crate) enum Service {
+    Launchd(Launchd),
+    Systemd(Systemd),
+}
+
+impl Service {
+    pub(crate) fn here(paths: &Paths) -> Self {
+        match cfg!(target_os = "macos") {
+            true => Self::Launchd(Launchd::new(&paths.home, rustix::process::getuid().as_raw())),
+            false => Self::Systemd(Systemd::new(&paths.config_home)),
+        }
+    }
+
+    /// What the report says of it.
+    pub(crate) fn words(&self) -> String {
+        let (file, runs) = match self {
+            Self::Launchd(launchd) => (launchd.file(), launchd.is_loaded()),
+            Self::Systemd(systemd) => (systemd.file(), systemd.is_active()),
+        };
+        match (file.exists(), runs) {
+            (true, true) => format!("installed and running ({})", file.display()),
+            (true, false) => format!("installed, not running ({})", file.display()),
+            (false, _) => "not installed".into(),
+        }
+    }
+
+    /// Whether it runs now.
+    pub(crate) fn runs(&self) -> bool {
+        match self {
+            Self::Launchd(launchd) => launchd.is_loaded(),
+            Self::Systemd(systemd) => systemd.is_active(),
+        }
+    }
+
+    /// The earlier Node tool's agent, if it is what would run.
+    pub(crate) fn earlier(&self) -> Option<PathBuf> {
+        let Self::Launchd(launchd) = self else { return None };
+        let file = launchd.file();
+        let text = fs::read(&file).ok()?;
+        (service::whose(&text) == Agent::Earlier).then_some(file)
+    }
+}
+
+/// `install`.
+pub(crate) fn install(paths: &Paths) -> anyhow::Result<()> {
+    let service = Service::here(paths);
+    if !service.runs() && Instance::take(&paths.lock()).is_err() {
+        bail!("a router is running that the system did not start: `claude-proxy-router stop` first");
+    }
+    if service.earlier().is_some() {
+        keep_settings(paths)?;
+    }
+    let plan = Plan {
+        program: program()?,
+        config: (!paths.is_usual).then(|| paths.config.clone()),
+        log: paths.log(),
+        output: paths.logs.join("launchd.log"),
+    };
+    let done = match &service {
+        Service::Launchd(launchd) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(launchd.install(&plan, &paths.earlier()))?
+        }
+        Service::Systemd(systemd) => systemd.install(&plan)?,
+    };
+    tell(&done, &plan, &service);
+    Ok(())
+}
+
+fn tell(done: &Done, plan: &Plan, service: &Service) {
+    if let Some(copy) = &done.earlier {
+        show::line(&format!(
+            "The earlier tool's LaunchAgent was replaced; a copy of it is {}.",
+            copy.display()
+        ));
+    }
+    show::line(&format!(
+        "The router runs by itself from now on ({}).",
+        done.file.display()
+    ));
+    show::line(&format!("Its log: {}", plan.log.display()));
+    if matches!(service, Service::Systemd(_)) {
+        show::line("To have it run while you are not logged in: loginctl enable-linger");
+    }
+}
+
+/// Copies the settings as the earlier tool left them, once.
+fn keep_settings(paths: &Paths) -> anyhow::Result<()> {
+    let copy = paths.earlier().join("config.json");
+    if copy.exists() || !paths.config.exists() {
+        return Ok(());
+    }
+    let text = fs::read(&paths.config).with_context(|| paths.config.display().to_string())?;
+    gateway::config::save(&copy, &text).with_context(|| copy.display().to_string())?;
+    show::line(&format!(
+        "The earlier tool's settings and key are taken over as they are; a copy of its file is {}.",
+        copy.display()
+    ));
+    Ok(())
+}
+
+/// `uninstall`: with `purge` all that the router keeps goes, too.
+pub(crate) fn uninstall(paths: &Paths, purge: bool) -> anyhow::Result<()> {
+    let was_there = match Service::here(paths) {
+        Service::Launchd(launchd) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(launchd.uninstall())?
+        }
+        Service::Systemd(systemd) => systemd.uninstall()?,
+    };
+    show::line(match was_there {
+        true => "The router no longer runs by itself.",
+        false => "It did not run by itself.",
+    });
+    remove(&paths.logs)?;
+    if !purge {
+        show::line(&format!(
+            "Settings, keys and what was learnt stay, beside {}; `uninstall --purge` removes them.",
+            paths.config.display()
+        ));
+        return Ok(());
+    }
+    if Instance::take(&paths.lock()).is_err() {
+        client::stop(paths)?;
+    }
+    for path in kept(paths) {
+        remove(&path)?;
+    }
+    for folder in folders(paths) {
+        // Only where nothing else lies in it.
+        let _ = fs::remove_dir(folder);
+    }
+    show::line("Settings, keys and what was learnt are gone. Claude's own logins were not touched.");
+    Ok(())
+}
+
+/// All that the router keeps, its lock last.
+fn kept(paths: &Paths) -> Vec<PathBuf> {
+    vec![
+        paths.config.clone(),
+        paths.devices(),
+        paths.joined(),
+        paths.earlier(),
+        paths.socket.clone(),
+        paths.state.clone(),
+        paths.lock(),
+    ]
+}
+
+fn folders(paths: &Paths) -> Vec<&Path> {
+    [&paths.socket, &paths.config]
+        .into_iter()
+        .filter_map(|path| path.parent())
+        .collect()
+}
+
+fn remove(path: &Path) -> anyhow::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(about) if about.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).with_context(|| path.display().to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// This command, by the path it was found under: what a package manager resolves it to goes with the next upgrade.
+fn program() -> anyhow::Result<PathBuf> {
+    let running = env::current_exe().context("this command's own path is not known")?;
+    let called = env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    let found = match called.components().count() {
+        0 => None,
+        1 => env::var_os("PATH").and_then(|all| {
+            env::split_paths(&all)
+                .map(|folder| folder.join(&called))
+                .find(|file| file.is_file())
+        }),
+        _ => std::path::absolute(&called).ok(),
+    };
+    let same = |path: &PathBuf| matches!((fs::canonicalize(path), fs::canonicalize(&running)), (Ok(one), Ok(other)) if one == other);
+    Ok(found.filter(same).filter(|path| path.is_absolute()).unwrap_or(running))
+}

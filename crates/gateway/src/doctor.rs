@@ -1,0 +1,243 @@
+//! What to look at when something is wrong, as a text that can be shown to others: no key, no token, no name of a
+//! person stands in it.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use jiff::SignedDuration;
+
+use crate::error::span;
+use crate::snapshot::{LoginTrouble, SeatView, Snapshot};
+
+/// What was found on the machine.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The system and its processor.
+    pub system: String,
+    /// The owner's home, which is left out of paths.
+    pub home: PathBuf,
+    /// The settings file.
+    pub config: PathBuf,
+    /// What is wrong with the settings, if something is.
+    pub config_trouble: Option<String>,
+    /// The settings that differ from their defaults, by name.
+    pub changed: Vec<String>,
+    /// The running router.
+    pub snapshot: Option<Snapshot>,
+    /// What the service manager knows.
+    pub service: String,
+    /// Who has the wanted port, where that is not this router.
+    pub port_holder: Option<String>,
+    /// The `claude` that renewals could be handed to.
+    pub claude: Option<PathBuf>,
+    /// Lock directories of Claude Code's that are there, and how long they have been.
+    pub locks: Vec<(PathBuf, SignedDuration)>,
+    /// The log's last warnings and errors.
+    pub troubles: Vec<String>,
+    /// How many devices there are, and how many of them are shut out.
+    pub devices: (usize, usize),
+}
+
+/// The report.
+pub fn report(found: &Found) -> String {
+    let mut text = String::new();
+    let mut line = |what: &str, said: &str| {
+        let _ = writeln!(text, "{what:<10} {said}");
+    };
+    line("version", &format!("{} on {}", env!("CARGO_PKG_VERSION"), found.system));
+    line("settings", &found.config.display().to_string());
+    if let Some(trouble) = &found.config_trouble {
+        line("", trouble);
+    }
+    if !found.changed.is_empty() {
+        line(
+            "",
+            &format!("differs from the defaults in: {}", found.changed.join(", ")),
+        );
+    }
+    line("service", &found.service);
+    match &found.snapshot {
+        None => line("router", "not running"),
+        Some(snapshot) => {
+            let sandbox = if snapshot.sandbox { ", over the sandbox" } else { "" };
+            line("router", &format!("running, version {}{sandbox}", snapshot.program));
+            line("listening", &or_none(&snapshot.listening));
+            if !snapshot.waiting.is_empty() {
+                line("waiting", &snapshot.waiting.join(" and "));
+            }
+            line("seats", &snapshot.seats.len().to_string());
+            for (number, seat) in snapshot.seats.iter().enumerate() {
+                line("", &seat_in_words(number + 1, seat, snapshot.now));
+            }
+        }
+    }
+    if let Some(holder) = &found.port_holder {
+        line("port", &format!("taken by {holder}"));
+    }
+    let (all, revoked) = found.devices;
+    line("devices", &format!("{all}, of which {revoked} shut out"));
+    let claude = found.claude.as_ref().map(|path| path.display().to_string());
+    line(
+        "claude",
+        claude
+            .as_deref()
+            .unwrap_or("not found; renewals cannot be handed to it"),
+    );
+    match found.locks.is_empty() {
+        true => line("locks", "none is held"),
+        false => {
+            for (path, age) in &found.locks {
+                line("lock", &format!("{}, for {}", path.display(), span(*age)));
+            }
+        }
+    }
+    line(
+        "troubles",
+        if found.troubles.is_empty() {
+            "none in the log"
+        } else {
+            "the last ones in the log:"
+        },
+    );
+    for trouble in &found.troubles {
+        let _ = writeln!(text, "  {trouble}");
+    }
+    redacted(&text, &found.home)
+}
+
+fn or_none(all: &[String]) -> String {
+    match all.is_empty() {
+        true => "nowhere".into(),
+        false => all.join(" and "),
+    }
+}
+
+/// A seat by its number, plan and state; never by a name.
+fn seat_in_words(number: usize, seat: &SeatView, now: i64) -> String {
+    let state = seat
+        .state
+        .words(|at| format!("in {}", span(SignedDuration::from_secs(at - now))));
+    let mut words = format!("{number}. {}: {state}", seat.plan.as_deref().unwrap_or("plan unknown"));
+    if let Some(trouble) = seat.login.map(LoginTrouble::words).filter(|trouble| *trouble != state) {
+        let _ = write!(words, "; {trouble}");
+    }
+    for window in &seat.windows {
+        let name = window.family.as_deref().unwrap_or(&window.kind);
+        let _ = write!(words, ", {name} {} %", window.used / 100);
+    }
+    match seat.read_at {
+        Some(read) => {
+            let _ = write!(
+                words,
+                ", read {} ago",
+                span(SignedDuration::from_secs((now - read).max(0)))
+            );
+        }
+        None => words.push_str(", never read"),
+    }
+    words
+}
+
+/// The last `most` warnings and errors of a log.
+pub fn troubles(log: &str, most: usize) -> Vec<String> {
+    let is_one = |line: &&str| {
+        line.split_whitespace()
+            .take(2)
+            .any(|word| word == "WARN" || word == "ERROR")
+    };
+    let all: Vec<&str> = log.lines().filter(is_one).collect();
+    all[all.len().saturating_sub(most)..]
+        .iter()
+        .map(|line| (*line).to_owned())
+        .collect()
+}
+
+/// The text without keys, tokens, e-mail addresses and the home directory's name.
+pub fn redacted(text: &str, home: &Path) -> String {
+    let home = home.to_string_lossy();
+    let text = match home.len() > 1 {
+        true => text.replace(&*home, "~"),
+        false => text.to_owned(),
+    };
+    let mut safe = String::with_capacity(text.len());
+    let mut word = String::new();
+    for letter in text.chars().chain(['\n']) {
+        // What stands between these belongs together: a token, an address, a path.
+        if letter.is_whitespace() || "\"'`,;()<>[]{}=".contains(letter) {
+            safe.push_str(redacted_word(&word));
+            safe.push(letter);
+            word.clear();
+        } else {
+            word.push(letter);
+        }
+    }
+    safe.pop();
+    safe
+}
+
+/// What begins like a secret of ours or of Anthropic's, or is as long and as random as one, is left out.
+fn redacted_word(word: &str) -> &str {
+    let core = word.trim_end_matches(['.', ':', '!', '?']);
+    let secret = ["sk-ant-", "rk-", "rt-", "tok-"]
+        .iter()
+        .any(|start| core.starts_with(start));
+    let digits = core.bytes().filter(u8::is_ascii_digit).count();
+    let plain = core
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_+".contains(&byte));
+    let random = plain && core.len() >= 32 && digits >= 4;
+    let address = core
+        .split_once('@')
+        .is_some_and(|(name, host)| !name.is_empty() && host.contains('.'));
+    match (secret || random, address) {
+        (true, _) => "(left out)",
+        (false, true) => "(an e-mail address)",
+        (false, false) => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sc_02_nothing_secret_or_personal_is_left_in_a_text() {
+        let home = Path::new("/home/first.last");
+        for (text, want) in [
+            ("Bearer sk-ant-oat01-abc.", "Bearer (left out)"),
+            ("key=rk-0123456789abcdef", "key=(left out)"),
+            ("\"refresh\":\"sk-ant-ort01-x\"", "\"refresh\":\"(left out)\""),
+            ("/home/first.last/.claude is locked", "~/.claude is locked"),
+            ("seat me@example.test, ready", "seat (an e-mail address), ready"),
+            ("0123456789abcdef0123456789abcdef0123", "(left out)"),
+            (
+                "`work` has reached its 5-hour limit",
+                "`work` has reached its 5-hour limit",
+            ),
+            ("listening on 127.0.0.1:18787\n", "listening on 127.0.0.1:18787\n"),
+        ] {
+            assert_eq!(redacted(text, home), want);
+        }
+    }
+
+    #[test]
+    fn the_last_troubles_of_a_log() {
+        let log = "2026-11-30T00:00:00Z  INFO fine\n2026-11-30T00:00:01Z  WARN one\n2026-11-30T00:00:02Z ERROR two\n\
+                   2026-11-30T00:00:03Z  INFO a WARN in the text\n2026-11-30T00:00:04Z  WARN three\n";
+        let last = troubles(log, 2);
+        assert_eq!(last.len(), 2);
+        assert!(last[0].ends_with("two") && last[1].ends_with("three"), "{last:?}");
+    }
+
+    #[test]
+    fn a_machine_where_nothing_runs_is_reported_too() {
+        let text = report(&Found {
+            service: "none".into(),
+            system: "linux".into(),
+            ..Found::default()
+        });
+        for words in ["not running", "none is held", "none in the log"] {
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}

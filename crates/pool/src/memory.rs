@@ -1,0 +1,82 @@
+//! What of the pool should outlast the process: readings, rests, what is known of models, conversations.
+//!
+//! Plain values; whoever keeps them decides how.
+
+use alloc::borrow::ToOwned;
+use alloc::{string::String, vec::Vec};
+
+use jiff::Timestamp;
+
+use crate::account::Account;
+use crate::affinity::Bound;
+use crate::bench::Bench;
+use crate::id::AccountId;
+use crate::upkeep::UsagePolls;
+use crate::window::{Window, WindowKind};
+
+/// What should outlast the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The seats.
+    pub seats: Vec<SeatMemory>,
+    /// Where conversations run.
+    pub conversations: Vec<Bound>,
+}
+
+/// What should outlast the process, of one seat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeatMemory {
+    /// Which seat.
+    pub id: AccountId,
+    /// Its allowances as last seen.
+    pub windows: Vec<(WindowKind, Window)>,
+    /// What of it rests.
+    pub benches: Vec<Bench>,
+    /// The models it has served, and when last.
+    pub served: Vec<(String, Timestamp)>,
+    /// When its usage was last asked for.
+    pub asked_at: Option<Timestamp>,
+    /// Before when its usage may not be asked for again.
+    pub not_before: Option<Timestamp>,
+}
+
+impl SeatMemory {
+    /// What is remembered of `account`.
+    pub(crate) fn of(account: &Account, polls: UsagePolls) -> Self {
+        let windows = account.windows.iter();
+        let served = account.models.served();
+        Self {
+            id: account.id.clone(),
+            windows: windows.map(|(kind, window)| (kind.clone(), *window)).collect(),
+            benches: account.benches.clone(),
+            served: served.map(|(model, at)| (model.to_owned(), at)).collect(),
+            asked_at: polls.asked_at(),
+            not_before: polls.not_before(),
+        }
+    }
+
+    /// Lets `account` know it, but for what has run out at `now`, or lies in the future of a clock that was set.
+    pub(crate) fn into_account(self, account: &mut Account, now: Timestamp) {
+        for (kind, window) in self.windows {
+            if window.observed_at <= now {
+                account.windows.observe(kind, window);
+            }
+        }
+        for bench in self.benches {
+            if bench.runs(now) && bench.since <= now {
+                let Bench {
+                    scope,
+                    cause,
+                    source,
+                    since,
+                    until,
+                    ..
+                } = bench;
+                account.rest(Bench::new(scope, cause, source, since, until));
+            }
+        }
+        for (model, at) in self.served {
+            account.models.note_served(&model, at.min(now));
+        }
+    }
+}
