@@ -65,6 +65,7 @@ export class Desk {
       XDG_CACHE_HOME: join(desk.home, ".cache"),
       XDG_RUNTIME_DIR: join(desk.folder, "run"),
       LANG: "C.UTF-8",
+      CLAUDE_PROXY_ROUTER_LOG: "info",
     };
     desk.config = join(desk.environment.XDG_CONFIG_HOME, "claude-proxy-router/config.json");
     for (const folder of [desk.home, desk.environment.XDG_RUNTIME_DIR, join(desk.config, "..")]) {

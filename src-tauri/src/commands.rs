@@ -133,7 +133,7 @@ pub enum Link {
 }
 
 impl Link {
-    fn target(self, state: &Path) -> String {
+    fn target(self, logs: &Path) -> String {
         match self {
             Self::Terms => "https://www.anthropic.com/legal/consumer-terms".into(),
             Self::Releases => "https://github.com/choiyounggi/claude-proxy-router/releases".into(),
@@ -142,7 +142,7 @@ impl Link {
             Self::MenuBarSettings => "x-apple.systempreferences:com.apple.ControlCenter-Settings.extension".into(),
             Self::Tailscale if cfg!(target_os = "macos") => "tailscale://".into(),
             Self::Tailscale => "https://tailscale.com/download".into(),
-            Self::Logs => state.display().to_string(),
+            Self::Logs => logs.display().to_string(),
         }
     }
 }
@@ -150,7 +150,7 @@ impl Link {
 /// Leads to a place outside the app. A page names it and cannot choose another.
 #[tauri::command]
 pub async fn open_link(app: AppHandle, link: Link) -> Result<(), Failed> {
-    let target = link.target(&Shell::of(&app).paths.state);
+    let target = link.target(&Shell::of(&app).paths.logs);
     // The system's opener may take its time, and what it opens lives on.
     open::that_detached(target).map_err(|error| failed("cannotOpen")(&error))
 }

@@ -91,7 +91,8 @@ pub fn glance(router: &RouterState, snapshot: Option<&Snapshot>, wanted: &Prefer
             sentence: words.say(Key::Paused, &[]),
         },
         Next::Nobody {
-            why: Nobody::Renewing, ..
+            why: Nobody::Renewing | Nobody::LoginDelayed | Nobody::Returning,
+            ..
         } => Glance {
             look: Look::Routing { level, low: false },
             title: None,
@@ -100,7 +101,10 @@ pub fn glance(router: &RouterState, snapshot: Option<&Snapshot>, wanted: &Prefer
         Next::Nobody {
             why: Nobody::NoSeat, ..
         } => down(true, Key::NoSeat),
-        Next::Nobody { .. } => down(true, Key::NeedsYou),
+        Next::Nobody {
+            why: Nobody::NeedLogin | Nobody::LoginsRefused | Nobody::NotAllowed | Nobody::Exhausted,
+            ..
+        } => down(true, Key::NeedsYou),
     }
 }
 

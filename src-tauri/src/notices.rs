@@ -212,8 +212,13 @@ fn nobody_serves(snapshot: &Snapshot) -> bool {
     match &snapshot.next {
         Next::Seat { .. } => false,
         Next::Nobody { why, .. } => match why {
-            Nobody::Resting | Nobody::NeedLogin | Nobody::Exhausted => !snapshot.routing.paused,
-            Nobody::NoSeat | Nobody::Paused | Nobody::Renewing | Nobody::LoginDelayed => false,
+            Nobody::Resting | Nobody::NeedLogin | Nobody::NotAllowed | Nobody::Exhausted => !snapshot.routing.paused,
+            Nobody::NoSeat
+            | Nobody::Paused
+            | Nobody::Renewing
+            | Nobody::LoginDelayed
+            | Nobody::LoginsRefused
+            | Nobody::Returning => false,
         },
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gateway::config::{Config, ConfigError};
 use gateway::control::{Command, CommandError, Commander, Reply};
-use gateway::credential::Files;
+use gateway::credential::{Files, Store};
 use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
 use gateway::ports::{self, Clock as _, Network, SystemClock};
@@ -212,7 +212,7 @@ impl Router {
         };
         let begin = || {
             let config = Config::load(&self.paths.config)?;
-            let ports = real_ports(&config)?;
+            let ports = real_ports(&config, gateway::keychain::on_this_machine(&self.paths))?;
             Ok(gateway::start(config, &self.paths, ports, false)?)
         };
         let state = self.keep_running(begin);
@@ -238,7 +238,7 @@ impl Router {
         };
         let begin = || {
             let config = Config::load(&self.paths.config)?;
-            let ports = real_ports(&config)?;
+            let ports = real_ports(&config, Arc::new(Files))?;
             Ok(gateway::start(config, &self.paths, ports, true)?)
         };
         self.keep_running(begin)
@@ -311,7 +311,7 @@ fn free_port() -> io::Result<u16> {
 }
 
 /// The real network, with TLS only where something is reached by it.
-fn real_ports(config: &Config) -> anyhow::Result<Ports> {
+fn real_ports(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Ports> {
     let secure = [&config.upstream, &config.token_url]
         .iter()
         .any(|url| url.scheme_str() == Some("https"));
@@ -323,7 +323,7 @@ fn real_ports(config: &Config) -> anyhow::Result<Ports> {
         clock: Arc::new(SystemClock),
         calls: ports::own_calls(tls.clone())?,
         network: Arc::new(Network::new(move || ports::pooled(tls.clone()))),
-        store: Arc::new(Files),
+        store,
         zone: TimeZone::system(),
         seed: gateway::chance(),
     })

@@ -1,14 +1,16 @@
 //! From the process's first moment to its last.
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use gateway::instance::{Instance, InstanceError};
+use gateway::log::Rotating;
 use gateway::paths::Paths;
 use tauri::{App, AppHandle, Manager as _, RunEvent};
 
@@ -40,7 +42,6 @@ struct Arguments {
 
 /// Runs the app to its end.
 pub fn run() -> ExitCode {
-    log_to_stderr();
     match begin() {
         Ok(code) => code,
         Err(error) => {
@@ -59,6 +60,7 @@ fn begin() -> anyhow::Result<ExitCode> {
         Some(folder) => Paths::new(folder.path(), Some(folder.path().join("config.json")), |_| None),
         None => Paths::new(&home, arguments.config, |name| std::env::var(name).ok()),
     };
+    begin_to_log(&paths);
     let Some(_alone) = be_the_only_one(&paths)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -200,13 +202,15 @@ impl Arguments {
     }
 }
 
-fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("CLAUDE_PROXY_ROUTER_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_target(false)
-        .init();
+/// Logs to the terminal it was started from, or where there is none to a file of bounded length.
+fn begin_to_log(paths: &Paths) {
+    let wanted = tracing_subscriber::EnvFilter::try_from_env("CLAUDE_PROXY_ROUTER_LOG");
+    // Who asks for a log reads it where they asked.
+    let here = io::stderr().is_terminal() || wanted.is_ok();
+    let filter = wanted.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    match Rotating::open(&paths.logs.join("app.log")) {
+        Ok(file) if !here => log.with_ansi(false).with_writer(Mutex::new(file)).init(),
+        _ => log.with_ansi(io::stderr().is_terminal()).with_writer(io::stderr).init(),
+    }
 }

@@ -1,6 +1,6 @@
 //! Made-up snapshots for the tests of what is decided from them.
 
-use gateway::snapshot::{ExtraUsage, Next, Nobody, SeatState, SeatView, Snapshot, Why, WindowView, nothing};
+use gateway::snapshot::{ExtraUsage, Next, Nobody, RestCause, SeatState, SeatView, Snapshot, Why, WindowView, nothing};
 use jiff::Timestamp;
 
 /// When all of them were taken.
@@ -60,7 +60,7 @@ pub(crate) fn seat(label: &str, state: SeatState, used: Option<u16>) -> SeatView
         state,
         login: None,
         windows: used.map(window).into_iter().collect(),
-        order: 0,
+        order: None,
         group: 0,
         draining: false,
         reserve_percent: 0,
@@ -79,6 +79,7 @@ pub(crate) fn seat(label: &str, state: SeatState, used: Option<u16>) -> SeatView
 pub(crate) fn resting(seconds: i64) -> SeatState {
     SeatState::Resting {
         limit: Some("5-hour".into()),
+        cause: RestCause::Limit,
         until: NOW + seconds,
     }
 }
