@@ -6,9 +6,11 @@ mod client;
 mod devices;
 mod doctor;
 mod exec;
+mod history;
 mod logging;
 mod make_believe;
 mod onboard;
+mod orders;
 mod ping;
 mod service;
 mod show;
@@ -20,9 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use gateway::control;
 use gateway::paths::Paths;
-use serde_json::Value;
 
 /// Long-lived streams fragment glibc's heap; jemalloc gives their memory back.
 #[cfg(target_os = "linux")]
@@ -97,45 +97,8 @@ enum Command {
     },
     /// Stop the running router; running answers have ten seconds to end.
     Stop,
-    /// Give a seat nothing more, or the whole router; what runs goes on.
-    Pause {
-        /// The seat's name, e-mail address or id.
-        seat: Option<String>,
-    },
-    /// Take back `pause`.
-    Resume {
-        /// The seat's name, e-mail address or id.
-        seat: Option<String>,
-    },
-    /// Call a seat by another name; without one, by its own again.
-    Rename {
-        /// The seat's name, e-mail address or id.
-        seat: String,
-        /// What to call it.
-        name: Option<String>,
-    },
-    /// Use a seat only when nothing else is left, from so many per cent on.
-    Limit {
-        /// The seat's name, e-mail address or id.
-        seat: String,
-        /// Per cent; without it, what holds for all seats.
-        percent: Option<u8>,
-    },
-    /// Look for logins now.
-    Rescan,
-    /// Show every setting, but for the key.
-    Settings {
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-    },
-    /// Change a setting, in force and in the file.
-    Set {
-        /// Its name.
-        key: String,
-        /// Its value, as JSON or as plain text; without one, the default.
-        value: Option<String>,
-    },
+    #[command(flatten)]
+    Order(orders::Order),
     /// Run the pretended Anthropic alone, for tests.
     #[command(hide = true)]
     Sandbox(make_believe::Options),
@@ -182,25 +145,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Stop => client::stop(&paths),
-        Command::Pause { seat } => order(&paths, &control::Command::Pause { seat }),
-        Command::Resume { seat } => order(&paths, &control::Command::Resume { seat }),
-        Command::Rename { seat, name } => order(&paths, &control::Command::Rename { seat, name }),
-        Command::Limit { seat, percent } => order(&paths, &control::Command::Limit { seat, percent }),
-        Command::Rescan => order(&paths, &control::Command::Rescan),
-        Command::Settings { json } => show::settings(&client::command(&paths, &control::Command::Settings)?, json),
-        Command::Set { key, value } => {
-            // What is no JSON is text.
-            let value = value.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)));
-            let value = value.unwrap_or_default();
-            order(&paths, &control::Command::Set { key, value })
-        }
+        Command::Order(order) => orders::run(&paths, order),
         Command::Sandbox(options) => make_believe::run(&options),
     }
-}
-
-/// Has the running router do what says nothing but that it was done.
-fn order(paths: &Paths, command: &control::Command) -> anyhow::Result<()> {
-    client::command(paths, command).map(drop)
 }
 
 /// The places of this machine's owner.

@@ -17,7 +17,6 @@ use gateway::error;
 use gateway::snapshot::{LoginTrouble, SeatView, Snapshot, WindowView};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 /// Prints one line.
 pub(crate) fn line(text: &str) {
@@ -128,18 +127,6 @@ pub(crate) fn question(text: &str) {
 /// Says something beside what a command prints.
 pub(crate) fn notice(text: &str) {
     eprintln!("claude-proxy-router: {text}");
-}
-
-/// Prints the settings.
-pub(crate) fn settings(settings: &Value, json: bool) -> anyhow::Result<()> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(settings)?);
-        return Ok(());
-    }
-    for (key, value) in settings.as_object().into_iter().flatten() {
-        println!("{key}: {value}");
-    }
-    Ok(())
 }
 
 /// Where it listens, and where it cannot yet.

@@ -106,3 +106,101 @@ async fn settings_are_shown_and_set_and_a_wrong_value_changes_nothing() {
     done(&router, &["set", "limitPct"]).await;
     assert_eq!(settings(&router).get("limitPct"), None);
 }
+
+#[tokio::test]
+async fn requests_and_switches_are_listed_and_explained() {
+    let router = Router::start().await;
+    let (status, headers) = router.turn("hello").await;
+    assert_eq!(status, 200);
+    let number = headers["x-claude-proxy-router-request"].to_str().unwrap().to_owned();
+    // Its seat is full by the next turn of the same conversation.
+    let seat = router.seats_asked().await[0].clone();
+    router.use_up(&seat, 600).await;
+    assert_eq!(router.turn("hello").await.0, 200);
+
+    let requests: Value = serde_json::from_str(&done(&router, &["requests", "--json"]).await).unwrap();
+    assert_eq!(requests.as_array().unwrap().len(), 2);
+    assert_eq!(requests[1]["number"].to_string(), number);
+    assert_eq!(requests[1]["seat"], seat.as_str());
+    assert!(
+        requests[1]["tokens"]["output"]
+            .as_u64()
+            .is_some_and(|tokens| tokens > 0),
+        "{requests}"
+    );
+    assert_eq!(requests[0]["retries"], 1);
+    let table = done(&router, &["requests", "--seat", &seat]).await;
+    assert!(table.contains("first device") && table.lines().count() == 2, "{table}");
+    assert_eq!(done(&router, &["requests", "--failed"]).await.lines().count(), 1);
+
+    let switches: Value = serde_json::from_str(&done(&router, &["switches", "--json"]).await).unwrap();
+    assert_eq!(
+        (&switches[0]["from"], &switches[0]["cause"]),
+        (&json!(seat), &json!("limit")),
+        "{switches}"
+    );
+    assert!(done(&router, &["switches"]).await.contains(&seat));
+
+    let why = done(&router, &["why"]).await;
+    assert!(why.contains("429") || why.contains("5-hour limit reached"), "{why}");
+    assert!(why.contains(&format!("its conversation went from `{seat}`")), "{why}");
+    let first = done(&router, &["why", &number]).await;
+    assert!(
+        first.starts_with(&format!("Request {number} of first device")),
+        "{first}"
+    );
+    let said = refused(&router, &["why", "999999"]).await;
+    assert!(said.contains("no such request"), "{said}");
+}
+
+#[tokio::test]
+async fn what_the_owner_wants_of_a_seat_is_written_where_a_person_would_write_it() {
+    let router = Router::start().await;
+    done(&router, &["order", "work", "personal"]).await;
+    done(&router, &["order", "spare", "work"]).await;
+    done(&router, &["reserve", "work", "20"]).await;
+    done(&router, &["extra-usage", "work", "never"]).await;
+    done(&router, &["drain", "work"]).await;
+    let entries = settings(&router)["accounts"].clone();
+    let orders: Vec<_> = entries
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["order"].clone())
+        .collect();
+    assert_eq!(orders, [json!(2), json!(null), json!(1)]);
+    let work = &entries[0];
+    assert_eq!(
+        (&work["reservePct"], &work["extraUsage"], &work["draining"]),
+        (&json!(20), &json!("never"), &json!(true))
+    );
+    done(&router, &["resume", "work"]).await;
+    done(&router, &["reserve", "work"]).await;
+    let work = settings(&router)["accounts"][0].clone();
+    assert_eq!((work.get("draining"), work.get("reservePct")), (None, None));
+    done(&router, &["try-now", "work"]).await;
+    let said = refused(&router, &["reserve", "work", "120"]).await;
+    assert!(said.contains("reservePct"), "{said}");
+}
+
+#[tokio::test]
+async fn settings_that_another_hand_changes_count_at_once_and_damaged_ones_are_told() {
+    let router = Router::start().await;
+    let mut file = settings(&router);
+    file["paused"] = true.into();
+    fs::write(&router.settings, file.to_string()).unwrap();
+    done(&router, &["rescan"]).await;
+    let (status, headers) = router.turn("hello").await;
+    assert_eq!(
+        (status, &headers["x-claude-proxy-router-error"]),
+        (503, &"paused".parse().unwrap())
+    );
+    fs::write(&router.settings, "{\"paused\":").unwrap();
+    done(&router, &["rescan"]).await;
+    assert!(
+        router.output().contains("settings from before stay in force"),
+        "{}",
+        router.output()
+    );
+    assert_eq!(router.turn("hello").await.0, 503);
+}

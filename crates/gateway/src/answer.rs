@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use pool::{AccountId, Chances, End, Heard, Next, Outcome, Reason, Request};
 
 use crate::anthropic::{self, ErrorBody, Limits, Opening};
-use crate::body::{LeasedBody, Tap};
+use crate::body::LeasedBody;
 use crate::connections::Busy;
 use crate::credential::Secret;
 use crate::decode::SideCopy;
@@ -101,11 +101,11 @@ impl Answer {
     }
 
     /// The answer as it came, from the seat of that `label`. A lease that is still held is settled at its last byte.
-    pub fn into_response(self, label: &str, tap: Option<Tap>, busy: Option<Busy>) -> Response {
+    pub fn into_response(self, label: &str, busy: Option<Busy>) -> Response {
         let served_by = forward::served_by(label, &self.reason.to_string());
         // Where it is compressed, its last event cannot be seen in passing.
         let watched = self.is_stream() && !self.head.headers.contains_key(http::header::CONTENT_ENCODING);
-        let body = LeasedBody::new(self.read, self.rest, self.lease, watched, tap, busy);
+        let body = LeasedBody::new(self.read, self.rest, self.lease, watched, busy);
         let mut response = Response::from_parts(self.head, Body::new(body));
         forward::answer_headers(response.headers_mut(), served_by);
         response

@@ -17,7 +17,6 @@ use tokio::sync::Notify;
 
 use crate::anthropic;
 use crate::connections::Busy;
-use crate::decode::SideCopy;
 use crate::peek::{Found, Peek};
 use crate::scheduler::LeaseGuard;
 
@@ -466,31 +465,12 @@ pub fn drain(mut body: Body, bounds: Drain) {
     });
 }
 
-type Then = Box<dyn FnOnce(&[u8]) + Send>;
-
-/// What to do with the decoded beginning of an answer once it has ended.
-pub struct Tap {
-    copy: SideCopy,
-    then: Then,
-}
-
-impl Tap {
-    /// Takes a copy as `copy` bounds it, and hands it to `then`.
-    pub fn new(copy: SideCopy, then: impl FnOnce(&[u8]) + Send + 'static) -> Self {
-        Self {
-            copy,
-            then: Box::new(then),
-        }
-    }
-}
-
 /// An answer's body that holds its lease until the last byte, or until it is dropped.
 pub struct LeasedBody {
     /// What was read already, to see how the stream opens.
     opening: VecDeque<Bytes>,
     rest: Body,
     lease: Option<LeaseGuard>,
-    tap: Option<Tap>,
     /// The last bytes of an event stream, to see whether it ended as it should.
     tail: Option<Vec<u8>>,
     _busy: Option<Busy>,
@@ -503,19 +483,11 @@ const TAIL: usize = 512;
 
 impl LeasedBody {
     /// `rest` after the `opening` that was read already. A `stream` that ends without its last event is logged.
-    pub fn new(
-        opening: Vec<Bytes>,
-        rest: Body,
-        lease: Option<LeaseGuard>,
-        stream: bool,
-        tap: Option<Tap>,
-        busy: Option<Busy>,
-    ) -> Self {
+    pub fn new(opening: Vec<Bytes>, rest: Body, lease: Option<LeaseGuard>, stream: bool, busy: Option<Busy>) -> Self {
         let mut body = Self {
             opening: VecDeque::new(),
             rest,
             lease,
-            tap,
             tail: stream.then(Vec::new),
             _busy: busy,
         };
@@ -527,9 +499,6 @@ impl LeasedBody {
     }
 
     fn see(&mut self, piece: &Bytes) {
-        if let Some(tap) = &mut self.tap {
-            tap.copy.write(piece);
-        }
         if let Some(tail) = &mut self.tail {
             match piece.len() >= TAIL {
                 true => {
@@ -555,9 +524,6 @@ impl LeasedBody {
                     Some(outcome) => End::Failed(outcome),
                     None => End::Interrupted,
                 };
-            }
-            if let Some(tap) = self.tap.take() {
-                (tap.then)(tap.copy.bytes());
             }
         }
         lease.settle(&end);

@@ -48,6 +48,8 @@ pub struct Config {
     pub accounts: Vec<SeatWishes>,
     /// Whether no seat is given anything.
     pub paused: bool,
+    /// How many days history is kept; 0 is not at all.
+    pub history_days: u16,
     /// The `claude` that renewals are handed to.
     pub claude_path: Option<PathBuf>,
     /// Settings that are understood and not yet acted upon in this version.
@@ -66,6 +68,9 @@ pub struct SeatWishes {
     /// Whether it may serve.
     #[serde(default = "yes")]
     pub enabled: bool,
+    /// Whether it takes no new conversation.
+    #[serde(default)]
+    pub draining: bool,
     /// Its own soft threshold, in per cent.
     #[serde(default)]
     pub limit_pct: Option<u8>,
@@ -333,8 +338,6 @@ impl Written {
                 not_yet.push(key);
             }
         };
-        within("historyDays", self.history_days.unwrap_or(7), 1, 365)?;
-        later("historyDays", self.history_days.is_some());
         later("proxy", self.proxy.is_some());
         later("language", self.language.is_some());
         later("app", self.app.is_some());
@@ -395,6 +398,7 @@ impl Written {
             hold_s: within("holdS", self.hold_s.unwrap_or(0), 0, 300)? as u16,
             accounts: self.accounts,
             paused: self.paused,
+            history_days: within("historyDays", self.history_days.unwrap_or(7), 0, 365)? as u16,
             claude_path: self.claude_path,
             not_yet,
         })

@@ -52,6 +52,79 @@ pub enum Command {
         #[serde(default)]
         seat: Option<String>,
     },
+    /// Let the seat finish the conversations that run on it, and give it no new one.
+    Drain {
+        /// Which one.
+        seat: String,
+    },
+    /// Say in which order seats are taken, where the routing goes by it.
+    Order {
+        /// The seats, the first one first; those left out come last.
+        seats: Vec<String>,
+    },
+    /// Leave a share of the seat to its owner's direct use.
+    Reserve {
+        /// Which one.
+        seat: String,
+        /// Per cent, up to 100; none is nothing.
+        #[serde(default)]
+        percent: Option<u8>,
+    },
+    /// Say whether the seat may go on beyond its plan, at its owner's cost.
+    ExtraUsage {
+        /// Which one.
+        seat: String,
+        /// `never`, `last` or `allowed`; none is the default.
+        #[serde(default)]
+        policy: Option<String>,
+    },
+    /// End the seat's rests: the next request tries it.
+    TryNow {
+        /// Which one.
+        seat: String,
+    },
+    /// Requests that ended, the newest first.
+    Requests {
+        /// So many at most.
+        #[serde(default = "fifty")]
+        limit: u32,
+        /// Those before this number.
+        #[serde(default)]
+        before: Option<i64>,
+        /// Those that this seat answered.
+        #[serde(default)]
+        seat: Option<String>,
+        /// Those of this device.
+        #[serde(default)]
+        device: Option<String>,
+        /// Those alone that failed.
+        #[serde(default)]
+        failed: bool,
+    },
+    /// Conversations that moved, the newest first.
+    Switches {
+        /// So many at most.
+        #[serde(default = "fifty")]
+        limit: u32,
+    },
+    /// Why a request went where it went.
+    Why {
+        /// Its number; none is the last one.
+        #[serde(default)]
+        request: Option<i64>,
+    },
+    /// How full a seat's windows were, over time.
+    UsageHistory {
+        /// Which one.
+        seat: String,
+        /// So many hours back.
+        hours: u32,
+    },
+    /// What requests cost, by day, device and model.
+    Tokens {
+        /// So many days back.
+        days: u32,
+    },
     /// Call the seat by another name.
     Rename {
         /// Which one.
@@ -124,6 +197,10 @@ pub enum Command {
         /// Its value; null is the default.
         value: Value,
     },
+}
+
+const fn fifty() -> u32 {
+    50
 }
 
 /// What a command gives: a value in the documented form, null where there is nothing to say.

@@ -27,21 +27,79 @@ impl Write for Bounded {
     }
 }
 
-enum Decoder {
-    Plain(Bounded),
-    Gzip(flate2::write::MultiGzDecoder<Bounded>),
-    Deflate(flate2::write::ZlibDecoder<Bounded>),
-    Brotli(Box<brotli::DecompressorWriter<Bounded>>),
-    Zstd(Box<zstd::stream::write::Decoder<'static, Bounded>>),
+enum Coding<W: Write> {
+    Plain(W),
+    Gzip(flate2::write::MultiGzDecoder<W>),
+    Deflate(flate2::write::ZlibDecoder<W>),
+    Brotli(Box<brotli::DecompressorWriter<W>>),
+    Zstd(Box<zstd::stream::write::Decoder<'static, W>>),
+}
+
+/// Decodes a body that is seen piece by piece into a sink, until either takes no more.
+pub struct Decoder<W: Write> {
+    /// `None` for an encoding we do not know.
+    coding: Option<Coding<W>>,
+    /// Whether nothing more is taken in: the sink took no more, or the bytes made no sense.
+    closed: bool,
+}
+
+impl<W: Write> Decoder<W> {
+    /// For a body with those `headers`, into `sink`.
+    pub fn new(headers: &HeaderMap, sink: W) -> Self {
+        let encoding = headers.get(CONTENT_ENCODING).map_or(Ok(""), |value| value.to_str());
+        let coding = match encoding.map(str::trim) {
+            Ok("" | "identity") => Some(Coding::Plain(sink)),
+            Ok("gzip" | "x-gzip") => Some(Coding::Gzip(flate2::write::MultiGzDecoder::new(sink))),
+            Ok("deflate") => Some(Coding::Deflate(flate2::write::ZlibDecoder::new(sink))),
+            Ok("br") => Some(Coding::Brotli(Box::new(brotli::DecompressorWriter::new(sink, 4_096)))),
+            Ok("zstd") => zstd_decoder(sink).ok(),
+            _ => None,
+        };
+        Self { coding, closed: false }
+    }
+
+    /// Takes in the next bytes as they were sent.
+    pub fn write(&mut self, data: &[u8]) {
+        if self.closed {
+            return;
+        }
+        let taken = match &mut self.coding {
+            None => return,
+            Some(Coding::Plain(sink)) => sink.write_all(data),
+            Some(Coding::Gzip(decoder)) => decoder.write_all(data).and_then(|()| decoder.flush()),
+            Some(Coding::Deflate(decoder)) => decoder.write_all(data).and_then(|()| decoder.flush()),
+            Some(Coding::Brotli(decoder)) => decoder.write_all(data).and_then(|()| decoder.flush()),
+            Some(Coding::Zstd(decoder)) => decoder.write_all(data).and_then(|()| decoder.flush()),
+        };
+        self.closed = taken.is_err();
+    }
+
+    /// The sink, unless the encoding is not known.
+    pub fn sink(&self) -> Option<&W> {
+        match self.coding.as_ref()? {
+            Coding::Plain(sink) => Some(sink),
+            Coding::Gzip(decoder) => Some(decoder.get_ref()),
+            Coding::Deflate(decoder) => Some(decoder.get_ref()),
+            Coding::Brotli(decoder) => Some(decoder.get_ref()),
+            Coding::Zstd(decoder) => Some(decoder.get_ref()),
+        }
+    }
+
+    /// Whether nothing more will be decoded.
+    pub fn is_closed(&self) -> bool {
+        self.closed || self.coding.is_none()
+    }
+}
+
+/// A frame may ask for a window of up to 2 GiB; 8 MiB is what servers use.
+fn zstd_decoder<W: Write>(sink: W) -> io::Result<Coding<W>> {
+    let mut decoder = zstd::stream::write::Decoder::new(sink)?;
+    decoder.window_log_max(23)?;
+    Ok(Coding::Zstd(Box::new(decoder)))
 }
 
 /// A decoded copy of at most so many bytes.
-pub struct SideCopy {
-    /// `None` for an encoding we do not know.
-    decoder: Option<Decoder>,
-    /// Whether nothing more is taken in: the bound was met, or the bytes made no sense.
-    closed: bool,
-}
+pub struct SideCopy(Decoder<Bounded>);
 
 impl SideCopy {
     /// A copy of at most `most` decoded bytes of a body with those `headers`.
@@ -50,57 +108,23 @@ impl SideCopy {
             bytes: Vec::new(),
             most,
         };
-        let encoding = headers.get(CONTENT_ENCODING).map_or(Ok(""), |value| value.to_str());
-        let decoder = match encoding.map(str::trim) {
-            Ok("" | "identity") => Some(Decoder::Plain(sink)),
-            Ok("gzip" | "x-gzip") => Some(Decoder::Gzip(flate2::write::MultiGzDecoder::new(sink))),
-            Ok("deflate") => Some(Decoder::Deflate(flate2::write::ZlibDecoder::new(sink))),
-            Ok("br") => Some(Decoder::Brotli(Box::new(brotli::DecompressorWriter::new(sink, 4_096)))),
-            Ok("zstd") => zstd_decoder(sink).ok(),
-            _ => None,
-        };
-        Self { decoder, closed: false }
+        Self(Decoder::new(headers, sink))
     }
 
     /// Takes in the next bytes as they were sent.
     pub fn write(&mut self, data: &[u8]) {
-        if self.closed {
-            return;
-        }
-        let taken = match &mut self.decoder {
-            None => return,
-            Some(Decoder::Plain(sink)) => sink.write_all(data),
-            Some(Decoder::Gzip(decoder)) => decoder.write_all(data).and_then(|()| decoder.flush()),
-            Some(Decoder::Deflate(decoder)) => decoder.write_all(data).and_then(|()| decoder.flush()),
-            Some(Decoder::Brotli(decoder)) => decoder.write_all(data).and_then(|()| decoder.flush()),
-            Some(Decoder::Zstd(decoder)) => decoder.write_all(data).and_then(|()| decoder.flush()),
-        };
-        self.closed = taken.is_err();
+        self.0.write(data);
     }
 
     /// What was decoded so far.
     pub fn bytes(&self) -> &[u8] {
-        match &self.decoder {
-            None => &[],
-            Some(Decoder::Plain(sink)) => &sink.bytes,
-            Some(Decoder::Gzip(decoder)) => &decoder.get_ref().bytes,
-            Some(Decoder::Deflate(decoder)) => &decoder.get_ref().bytes,
-            Some(Decoder::Brotli(decoder)) => &decoder.get_ref().bytes,
-            Some(Decoder::Zstd(decoder)) => &decoder.get_ref().bytes,
-        }
+        self.0.sink().map_or(&[], |sink| &sink.bytes)
     }
 
     /// Whether nothing more will be decoded.
     pub fn is_closed(&self) -> bool {
-        self.closed || self.decoder.is_none()
+        self.0.is_closed()
     }
-}
-
-/// A frame may ask for a window of up to 2 GiB; 8 MiB is what servers use.
-fn zstd_decoder(sink: Bounded) -> io::Result<Decoder> {
-    let mut decoder = zstd::stream::write::Decoder::new(sink)?;
-    decoder.window_log_max(23)?;
-    Ok(Decoder::Zstd(Box::new(decoder)))
 }
 
 #[cfg(test)]

@@ -304,6 +304,17 @@ impl Devices {
         self.table().by_key.get(&KeyHash::of(key)).cloned()
     }
 
+    /// Gives the first device the key that the settings hold by now.
+    pub fn rekey_first(&self, router_key: &str) {
+        let key = Some(KeyHash::of(router_key.as_bytes()));
+        let _changing = self.changing();
+        let mut all = self.table().all.clone();
+        if let Some(first) = all.first_mut().filter(|first| first.key != key) {
+            *first = Arc::new(first.with(|device| device.key = key));
+            *self.table.write().unwrap_or_else(PoisonError::into_inner) = Table::new(all);
+        }
+    }
+
     /// Counts a request of `device` at `now`, in seconds since the epoch.
     pub fn count(&self, device: &Device, now: i64) {
         device.seen.last_at.store(now, Ordering::Relaxed);

@@ -1,17 +1,20 @@
 //! What happens aside from requests: logins are read anew and renewed, usage is asked for. No request waits here, but
 //! for a renewal that nothing else can stand in for.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
-use pool::{AccountId, Action, Observation, Poll, Renewal};
+use pool::{AccountId, Action, Observation, Policy, Poll, Renewal};
 use tokio::task::JoinSet;
 
-use crate::config::TokenRefresh;
+use crate::config::{Config, TokenRefresh};
 use crate::credential::{Credential, CredentialError, Secret};
 use crate::delegate::Claude;
+use crate::devices::Devices;
+use crate::keeper::Keeper;
 use crate::lock::LockError;
 use crate::ports::{Network, Upstream};
 use crate::profile::Profile;
@@ -19,6 +22,7 @@ use crate::reads::Why;
 use crate::refresh::{RefreshError, Renewed, Renewer};
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
+use crate::settings::{Look, Settings};
 use crate::usage;
 
 /// The longest nap. Timers stand still while a laptop sleeps, so the clock is asked again this often.
@@ -49,14 +53,18 @@ pub struct Driver {
     pub network: Arc<Network>,
     /// The network of our own calls.
     pub calls: Upstream,
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// The owner's devices, the first of which has the settings' key.
+    pub devices: Arc<Devices>,
+    /// Has the store know what the pool knows.
+    pub keeper: Keeper,
+    /// The owner's home directory.
+    pub home: PathBuf,
     /// Where usage is asked for.
     pub origin: Uri,
     /// Renews logins.
     pub renewer: Renewer,
-    /// Who renews.
-    pub who: TokenRefresh,
-    /// Claude Code, if it is on this machine.
-    pub claude: Option<Claude>,
     /// What renewals share.
     pub shared: Arc<Shared>,
 }
@@ -70,11 +78,43 @@ pub struct Shared {
     asking: Arc<tokio::sync::Mutex<()>>,
 }
 
+/// What the settings want of the pool as a whole.
+pub fn policy(config: &Config) -> Policy {
+    Policy {
+        usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
+        renews: config.token_refresh != TokenRefresh::Nobody,
+    }
+}
+
 impl Driver {
     /// Looks at the logins and does what is due, until it is dropped. Renewals that it began go on without it. A fault
     /// of ours in it is told once, and does not end it.
     pub async fn run(self) {
         self.renewer.ledger.prune(self.scheduler.now());
+        tokio::join!(self.keeper.clone().run(), self.drive());
+    }
+
+    /// Puts in force what does not follow from the settings by itself.
+    pub fn apply_settings(&self) {
+        let config = self.settings.now();
+        self.devices.rekey_first(&config.router_key);
+        self.scheduler.change(|pool, _| pool.set_policy(policy(&config)));
+    }
+
+    /// Looks whether another hand changed the settings.
+    pub async fn look_at_settings(&self) {
+        let settings = Arc::clone(&self.settings);
+        match tokio::task::spawn_blocking(move || settings.look()).await {
+            Ok(Look::Changed) => {
+                tracing::info!("the settings have changed, and are in force");
+                self.apply_settings();
+            }
+            Ok(Look::Refused(why)) => tracing::warn!("{why}; the settings from before stay in force"),
+            Ok(Look::Same) | Err(_) => {}
+        }
+    }
+
+    async fn drive(&self) {
         let mut told = false;
         loop {
             // Dropped with this future, as an abort drops it.
@@ -94,6 +134,7 @@ impl Driver {
         loop {
             let (wall, timer) = (self.scheduler.now(), tokio::time::Instant::now());
             self.save_waiting(false).await;
+            self.look_at_settings().await;
             let again = self.roster.scan().await;
             for action in self.scheduler.due() {
                 match action {
@@ -201,7 +242,7 @@ impl Driver {
             None => Renewal::Busy, // it went away this moment
             Some(login) => {
                 let _renewing = self.roster.renewing(&login.profile);
-                let renewal = match self.who {
+                let renewal = match self.settings.now().token_refresh {
                     TokenRefresh::Router => self.renew_ourselves(&label, login.profile, login.refused).await,
                     TokenRefresh::Delegate => self.hand_over(&login.profile).await,
                     TokenRefresh::Nobody => Renewal::Busy, // the pool asks for none
@@ -285,7 +326,8 @@ impl Driver {
 
     /// Asks Claude Code to look after `profile`'s login, until that is as wanted. Returns whether it is.
     async fn ask_claude(&self, profile: &Profile, wanted: impl Fn(&Credential) -> bool) -> bool {
-        let Some(claude) = &self.claude else {
+        let configured = self.settings.now().claude_path.clone();
+        let Some(claude) = Claude::find(configured.as_deref(), &self.home) else {
             tracing::warn!(
                 "Claude Code was not found on this machine, so no login can be handed over to it; `claudePath` names it"
             );

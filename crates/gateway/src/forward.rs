@@ -11,6 +11,9 @@ use crate::gate::{API_KEY, ROUTER_KEY};
 /// Says which seat answered, and why that one.
 pub const SERVED_BY: HeaderName = HeaderName::from_static("x-claude-proxy-router");
 
+/// The request's number, for `why`.
+pub const REQUEST: HeaderName = HeaderName::from_static("x-claude-proxy-router-request");
+
 /// Headers that concern one connection only.
 const HOP_BY_HOP: [HeaderName; 8] = [
     header::CONNECTION,

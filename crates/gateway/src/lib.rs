@@ -11,11 +11,15 @@
 pub mod ports;
 pub mod paths;
 pub mod config;
-pub mod settings;
 pub mod anthropic;
 pub mod decode;
+pub mod meter;
 pub mod peek;
 pub mod file;
+pub mod settings;
+pub mod record;
+pub mod store;
+pub mod recorder;
 pub mod profile;
 pub mod lock;
 pub mod reads;
@@ -25,6 +29,7 @@ pub mod security;
 pub mod keychain;
 pub mod ledger;
 pub mod scheduler;
+pub mod keeper;
 pub mod usage;
 pub mod refresh;
 pub mod roster;
@@ -35,10 +40,11 @@ pub mod holder;
 pub mod ping;
 pub mod devices;
 pub mod connections;
+pub mod owners;
+pub mod receipt;
 pub mod body;
 pub mod error;
 pub mod gate;
-pub mod owners;
 pub mod forward;
 pub mod answer;
 pub mod proxy;
@@ -58,26 +64,29 @@ mod start;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
-use pool::{Policy, Pool};
+use pool::Pool;
+use pool::standing::{Out, Tier};
 
 pub use start::{Handle, StartError, start};
 
-use crate::config::{Config, TokenRefresh};
+use crate::config::Config;
 use crate::connections::Connections;
 use crate::credential::Store;
-use crate::delegate::Claude;
 use crate::devices::{DeviceError, DeviceView, Devices};
 use crate::driver::Driver;
 use crate::gate::Names;
+use crate::keeper::Keeper;
 use crate::ledger::Ledger;
 use crate::paths::Paths;
 use crate::ports::{Clock, Network, Upstream};
 use crate::proxy::Proxy;
 use crate::reads::Reads;
+use crate::receipt::Books;
+use crate::recorder::Recorder;
 use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
@@ -109,33 +118,43 @@ pub struct Gateway {
     started_at: Timestamp,
     connections: Connections,
     settings: Arc<Settings>,
+    recorder: Arc<Recorder>,
 }
 
 impl Gateway {
     /// A router with those settings. It knows no seats until [`Gateway::scan`] or its driver has looked.
     pub fn new(config: Config, paths: &Paths, ports: Ports) -> Self {
         let started_at = ports.clock.now();
-        let policy = Policy {
-            usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
-            renews: config.token_refresh != TokenRefresh::Nobody,
-        };
-        let scheduler = Arc::new(Scheduler::new(Pool::new(policy, ports.seed), Arc::clone(&ports.clock)));
+        let (recorder, remembered) =
+            Recorder::open(paths.store.clone(), config.history_days > 0, Arc::clone(&ports.clock));
+        let recorder = Arc::new(recorder);
+        let mut pool = Pool::new(driver::policy(&config), ports.seed);
+        pool.recall(remembered.memory, ports.clock.now());
+        let scheduler = Arc::new(Scheduler::new(pool, Arc::clone(&ports.clock)));
         let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
         let settings = Arc::new(Settings::new(config, paths.config.clone()));
         let config = settings.now();
         let (ledger, reads) = (Ledger::new(paths.renewals()), Arc::<Reads>::default());
-        let roster = Roster::new(
+        let roster = Arc::new(Roster::new(
             Arc::clone(&settings),
             paths.clone(),
             Arc::clone(&scheduler),
             Arc::clone(&ports.store),
             ledger.clone(),
             Arc::clone(&reads),
-        );
-        let roster = Arc::new(roster);
+        ));
+        let keeper = Keeper {
+            scheduler: Arc::clone(&scheduler),
+            recorder: Arc::clone(&recorder),
+            settings: Arc::clone(&settings),
+        };
         let driver = Driver {
             scheduler: Arc::clone(&scheduler),
             roster: Arc::clone(&roster),
+            settings: Arc::clone(&settings),
+            devices: Arc::clone(&devices),
+            keeper,
+            home: paths.home.clone(),
             network: Arc::clone(&ports.network),
             calls: ports.calls.clone(),
             origin: config.upstream.clone(),
@@ -148,8 +167,6 @@ impl Gateway {
                 grace: Arc::default(),
                 reads,
             },
-            who: config.token_refresh,
-            claude: Claude::find(config.claude_path.as_deref(), &paths.home),
             shared: Arc::default(),
         };
         let proxy = Proxy {
@@ -161,7 +178,7 @@ impl Gateway {
             names: Names::new(machine_names()),
             zone: ports.zone,
             budget: Arc::default(),
-            owners: Arc::new(Mutex::default()),
+            books: Arc::new(Books::new(Arc::clone(&recorder), remembered.owners)),
             settings: Arc::clone(&settings),
         };
         Self {
@@ -170,6 +187,7 @@ impl Gateway {
             started_at,
             connections: Connections::default(),
             settings,
+            recorder,
         }
     }
 
@@ -224,9 +242,46 @@ impl Gateway {
         Ok(revoked)
     }
 
+    /// Writes down what is known, when the router stops.
+    pub async fn close_books(&self) {
+        let keeper = self.driver.keeper.clone();
+        let _ = tokio::task::spawn_blocking(move || keeper.close()).await;
+    }
+
+    /// Takes down what should outlast the process.
+    pub fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
     /// The pool, for those who watch it.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.proxy.scheduler
+    }
+
+    /// What each seat would be to `request` now, for people.
+    pub fn standings(&self, request: &pool::Request) -> serde_json::Value {
+        let labels = self.proxy.roster.seats();
+        let stand = |(id, stands): (&pool::AccountId, Result<Tier, Out>)| {
+            let words = match stands {
+                Ok(Tier::Ready) => "can serve".to_owned(),
+                Ok(Tier::Braked) => "can serve; as many start on it as it may take".to_owned(),
+                Ok(Tier::NearlyFull) => "can serve, but is nearly full or over its threshold".to_owned(),
+                Ok(Tier::Marked) => "can serve, but failed lately, or its plan may lack this".to_owned(),
+                Ok(Tier::SetAside) => "its plan is used up; it serves beyond it when nobody else is left".to_owned(),
+                Ok(Tier::LastResort(_)) => "rests; it is tried when nobody else is left".to_owned(),
+                Err(out) => out.to_string(),
+            };
+            let label = labels.get(id).map_or_else(|| id.to_string(), |seat| seat.label.clone());
+            serde_json::json!({"id": id.as_str(), "seat": label, "words": words})
+        };
+        self.proxy
+            .scheduler
+            .look(|pool, now| pool.standings(request, now).map(stand).collect())
     }
 
     /// The router as it is now. `listening` and `sandbox` are told by whoever opened the sockets.
@@ -240,6 +295,10 @@ impl Gateway {
             snapshot.sandbox = sandbox;
             snapshot.routing.paused = self.settings.now().paused;
             snapshot.devices = self.proxy.devices.list();
+            snapshot.switches = self.recorder.last_switches().into_iter().map(Into::into).collect();
+            snapshot.activity = Some(snapshot::activity(&snapshot.devices, self.recorder.last_hour(snapshot.now), snapshot.now));
+            snapshot.problems.extend(snapshot::settings_problem(self.settings.refused()));
+            snapshot.problems.extend(snapshot::store_problem(self.recorder.trouble()));
             snapshot.reads = self.driver.renewer.reads.all().into_iter().map(Read::from).collect();
             snapshot
         })

@@ -24,6 +24,8 @@ pub struct Paths {
     pub config_home: PathBuf,
     /// Whether the settings are the usual ones.
     pub is_usual: bool,
+    /// The store. Each settings file has its own.
+    pub store: PathBuf,
 }
 
 impl Paths {
@@ -59,9 +61,14 @@ impl Paths {
             (None, None) => usual.join("run/control.sock"),
             (Some(file), _) => beside(file, "run").join("control.sock"),
         };
+        let store = match &config {
+            None => state.join("router.db"),
+            Some(file) => beside(file, "db"),
+        };
         Self {
             home: home.to_owned(),
             is_usual: config.is_none(),
+            store,
             config: config.unwrap_or_else(|| usual.join("config.json")),
             orca_profiles: orca.join("claude-profiles"),
             socket,
@@ -202,6 +209,8 @@ mod tests {
         let other = Paths::new(home, Some("/tmp/a/other.json".into()), |name| {
             Some(format!("/x/{name}"))
         });
+        assert_eq!(other.store, Path::new("/tmp/a/other.db"));
+        assert_eq!(set.store, Path::new("/x/XDG_STATE_HOME/claude-proxy-router/router.db"));
         assert_eq!(other.lock(), Path::new("/tmp/a/other.lock"));
         assert_eq!(other.devices(), Path::new("/tmp/a/other.devices.json"));
         assert_eq!(other.socket, Path::new("/tmp/a/other.run/control.sock"));

@@ -1,6 +1,6 @@
 //! One request's life: let in, given to a seat, tried elsewhere where that helps, and handed on as it came.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,24 +11,24 @@ use http::request::Parts;
 use http::{Method, StatusCode, Uri};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use pool::{AccountId, Chances, Conversation, End, Heard, Next, Outcome, Reason, Refusal};
+use pool::{AccountId, Chances, Conversation, End, Heard, Next, Outcome, Reason, Refusal, Switch};
 use tower::ServiceExt as _;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::answer::Answer;
 use crate::anthropic;
-use crate::body::{self, Budget, Sent, Tap, Upload, UploadError};
+use crate::body::{self, Budget, Sent, Upload, UploadError};
 use crate::connections::{Busy, Connection};
 use crate::credential::Secret;
-use crate::decode::SideCopy;
 use crate::devices::{Device, Devices};
 use crate::error::{self, ProxyError};
 use crate::forward;
 use crate::gate::{self, Names, Route};
-use crate::owners::{self, Owners};
 use crate::peek::Found;
 use crate::ping;
 use crate::ports::{Network, UpstreamError};
+use crate::receipt::{Books, ReadFor, Receipt};
+use crate::record;
 use crate::roster::Roster;
 use crate::scheduler::{Claim, LeaseGuard, Scheduler};
 use crate::settings::Settings;
@@ -43,8 +43,6 @@ const TRIAL_WAIT: Duration = Duration::from_secs(5);
 const LOOK_AWAY: Duration = Duration::from_millis(50);
 /// The longest nap of a request that waits: timers stand still while a laptop sleeps, and the clock decides.
 const NAP: Duration = Duration::from_secs(10);
-/// How much of an answer is read for the ids it issues.
-const ISSUED_LIMIT: usize = 64 << 10;
 
 /// What all requests share.
 pub struct Proxy {
@@ -64,8 +62,8 @@ pub struct Proxy {
     pub zone: TimeZone,
     /// The memory for uploads.
     pub budget: Arc<Budget>,
-    /// Who issued which id.
-    pub owners: Arc<Mutex<Owners>>,
+    /// What is written down of requests, and who issued which id.
+    pub books: Arc<Books>,
     /// The settings.
     pub settings: Arc<Settings>,
 }
@@ -128,12 +126,14 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
         let wrong = ProxyError::WrongKey { login_mode: false };
         return refuse(&proxy, &wrong, &head, body, body::DRAIN_STRANGER);
     }
-    proxy.devices.count(&device, proxy.scheduler.now().as_second());
+    let now = proxy.scheduler.now();
+    proxy.devices.count(&device, now.as_second());
     let upload = Upload::new(body, length, limit, has_json(&head.headers), Arc::clone(&proxy.budget));
     let exchange = Exchange {
         moving_since: None,
         held_until: None,
         impatient: false,
+        receipt: proxy.books.begin(&device.id, head.uri.path(), now),
         device,
         proxy: Arc::clone(&proxy),
         head,
@@ -202,6 +202,8 @@ struct Exchange {
     held_until: Option<Timestamp>,
     /// Whether it has waited long enough for another request to try a seat.
     impatient: bool,
+    /// What is written down of it.
+    receipt: Receipt,
     device: Arc<Device>,
     head: Parts,
     route: Route,
@@ -226,6 +228,8 @@ struct Exchange {
 
 /// An answer that is kept while others are tried.
 struct Kept {
+    /// Who gave it.
+    seat: AccountId,
     response: Response,
     /// Whether it gives way to the news that the other seats are full.
     gives_way: bool,
@@ -242,13 +246,16 @@ enum Attempt {
 impl Exchange {
     async fn run(mut self) -> Response {
         let mut response = self.respond().await;
+        response
+            .headers_mut()
+            .insert(forward::REQUEST, self.receipt.number().into());
         if let Some(kind) = response.headers().get(error::KIND).and_then(|kind| kind.to_str().ok()) {
             let served_by = forward::served_by("nobody", kind);
             response.headers_mut().insert(forward::SERVED_BY, served_by);
         }
         // An answer may come before the upload's end; what is still on its way is taken in, within bounds.
         self.upload.finish_behind();
-        response
+        self.receipt.go_along(response)
     }
 
     async fn respond(&mut self) -> Response {
@@ -259,17 +266,12 @@ impl Exchange {
         }
         loop {
             let (wanted, claimed) = self.acquire().await;
+            self.receipt.concerns(wanted.model.as_deref(), wanted.conversation);
             let Claim { lease, reason, switch } = match claimed {
                 Ok(claim) => claim,
                 Err(refusal) => return self.refused(refusal),
             };
-            if let Some(switch) = switch {
-                let (from, to) = (
-                    self.proxy.roster.label(&switch.from),
-                    self.proxy.roster.label(&switch.to),
-                );
-                tracing::info!(device = %self.device.name, "a conversation goes from `{from}` to `{to}`: {}", switch.why);
-            }
+            self.bound(&wanted, &lease, switch);
             let Some(access) = self.proxy.roster.access(lease.account()) else {
                 self.tried.push(lease.account().clone());
                 lease.settle(&End::Withdrawn);
@@ -287,6 +289,22 @@ impl Exchange {
             if let Some(response) = self.next(answer, heard, &wanted).await {
                 return response;
             }
+        }
+    }
+
+    /// Writes down where the conversation runs now, and its move, if it moved.
+    fn bound(&mut self, wanted: &pool::Request, lease: &LeaseGuard, switch: Option<Switch>) {
+        let borrowed = switch.as_ref().is_some_and(|switch| switch.for_one_turn);
+        if let Some(conversation) = wanted.conversation.filter(|_| !borrowed) {
+            self.receipt.bound(conversation, lease.account());
+        }
+        if let Some(switch) = switch {
+            let (from, to) = (
+                self.proxy.roster.label(&switch.from),
+                self.proxy.roster.label(&switch.to),
+            );
+            tracing::info!(device = %self.device.name, "a conversation goes from `{from}` to `{to}`: {}", switch.why);
+            self.receipt.switched(switch, self.proxy.scheduler.now());
         }
     }
 
@@ -375,13 +393,12 @@ impl Exchange {
             Route::Owned(id) => Some(id),
             _ => None,
         };
-        let owners = self.proxy.owners.lock().unwrap_or_else(PoisonError::into_inner);
         pool::Request {
             conversation: self.conversation(found),
             model: found.model.clone(),
             features: anthropic::features(&self.head.headers),
             allowed: self.device.seats.clone(),
-            owner: owners.of(own.into_iter().chain(&found.ids)),
+            owner: self.proxy.books.owner_of(own.into_iter().chain(&found.ids)),
             again: self.again.clone(),
             tried: self.tried.clone(),
             impatient: self.impatient,
@@ -437,8 +454,7 @@ impl Exchange {
 
         let proxy = Arc::clone(&self.proxy);
         let still_right = |found: &Found| {
-            let owners = proxy.owners.lock().unwrap_or_else(PoisonError::into_inner);
-            let owner = owners.of(&found.ids);
+            let owner = proxy.books.owner_of(&found.ids);
             found.model == wanted.model && (owner.is_none() || owner == wanted.owner || wanted.owner.is_some())
         };
         let response = match self.upload.alongside(sending, still_right).await? {
@@ -483,6 +499,12 @@ impl Exchange {
         }
         let label = self.proxy.roster.label(&account);
         self.tell(&label, &account, &outcome);
+        self.receipt.attempted(record::Attempt {
+            seat: account.to_string(),
+            reason: answer.reason.to_string(),
+            status: Some(answer.head.status.as_u16()),
+            came_of_it: record::came_of(&outcome),
+        });
         answer.release();
         match next {
             Next::Deliver | Next::Reconnect => {}
@@ -491,8 +513,7 @@ impl Exchange {
                 return Some(self.own_answer(&label, &ProxyError::NotMovable));
             }
             Next::TryAnother | Next::TryAnotherOrDeliver | Next::TryOneOther if !chances.movable => {
-                self.log(answer.head.status, &label, answer.reason);
-                return Some(answer.into_response(&label, None, None));
+                return Some(self.deliver(answer));
             }
             Next::TryAnother => {
                 self.tried.push(account);
@@ -505,7 +526,8 @@ impl Exchange {
                 self.moved |= next == Next::TryOneOther;
                 self.tried.push(account);
                 self.kept = Some(Kept {
-                    response: answer.into_response(&label, None, None),
+                    seat: answer.account.clone(),
+                    response: answer.into_response(&label, None),
                     gives_way: next == Next::TryAnotherOrDeliver,
                 });
             }
@@ -562,24 +584,21 @@ impl Exchange {
 
     /// Hands the answer on as it came; its lease is settled at its last byte.
     fn deliver(&mut self, answer: Answer) -> Response {
-        let names: Option<owners::Names> = match self.route {
-            Route::NewFile | Route::NewBatch => Some(owners::issued),
-            Route::Messages if !answer.is_stream() => Some(owners::container),
+        let read_for = match self.route {
+            Route::NewFile | Route::NewBatch => Some(ReadFor::Issued),
+            Route::Messages => Some(ReadFor::Turn {
+                is_stream: answer.is_stream(),
+            }),
             _ => None,
         };
-        let tap = names.filter(|_| answer.head.status.is_success()).map(|names| {
-            let copy = SideCopy::new(&answer.head.headers, ISSUED_LIMIT);
-            let (owners, account) = (Arc::clone(&self.proxy.owners), answer.account.clone());
-            Tap::new(copy, move |body| {
-                let mut owners = owners.lock().unwrap_or_else(PoisonError::into_inner);
-                for id in names(body) {
-                    owners.note(id, account.clone());
-                }
-            })
-        });
+        if let Some(read_for) = read_for.filter(|_| answer.head.status.is_success()) {
+            self.receipt.read(read_for, &answer.head.headers);
+        }
+        let (status, reason) = (answer.head.status, answer.reason.to_string());
         let label = self.proxy.roster.label(&answer.account);
-        self.log(answer.head.status, &label, answer.reason);
-        answer.into_response(&label, tap, self.busy.take())
+        self.log(status, &label, &reason);
+        self.receipt.answered(Some(&answer.account), status, &reason);
+        answer.into_response(&label, self.busy.take())
     }
 
     /// Nobody serves it: what was kept from an earlier attempt, or why.
@@ -605,6 +624,8 @@ impl Exchange {
         let full = matches!(error, ProxyError::AllFull { .. });
         if let Some(kept) = self.kept.take().filter(|kept| !(full && kept.gives_way)) {
             self.log(kept.response.status(), "nobody else", "handed on");
+            self.receipt
+                .answered(Some(&kept.seat), kept.response.status(), "handed on");
             return kept.response;
         }
         let response = self.own_answer("nobody", &error);
@@ -632,6 +653,12 @@ impl Exchange {
             }
         };
         if again {
+            self.receipt.attempted(record::Attempt {
+                seat: lease.account().to_string(),
+                reason: String::new(),
+                status: None,
+                came_of_it: "no answer, over a connection that was closed".into(),
+            });
             self.resent = true;
             self.again = Some(lease.account().clone());
             lease.settle(&End::Withdrawn);
@@ -639,16 +666,19 @@ impl Exchange {
             self.proxy.network.drop_connections();
             return None;
         }
+        let seat = lease.account().clone();
         lease.settle(&End::Whole);
         let response = self.proxy.answer(&said);
         self.log(response.status(), &label, chain(error));
+        self.receipt.answered(Some(&seat), response.status(), said.kind());
         Some(self.close_after(response))
     }
 
     /// An answer of ours after `seat` was asked.
-    fn own_answer(&self, seat: &str, error: &ProxyError) -> Response {
+    fn own_answer(&mut self, seat: &str, error: &ProxyError) -> Response {
         let response = self.proxy.answer(error);
         self.log(response.status(), seat, error.kind());
+        self.receipt.answered(None, response.status(), error.kind());
         response
     }
 
@@ -657,10 +687,16 @@ impl Exchange {
         match error {
             UploadError::TooLong => {
                 log_too_long(&self.device.name, self.head.uri.path());
-                self.close_after(self.proxy.answer(&ProxyError::TooLong))
+                let response = self.proxy.answer(&ProxyError::TooLong);
+                self.receipt
+                    .answered(None, response.status(), ProxyError::TooLong.kind());
+                self.close_after(response)
             }
             // Nobody is there to read it.
-            UploadError::ClientLeft => self.proxy.answer(&ProxyError::Broken),
+            UploadError::ClientLeft => {
+                self.receipt.left();
+                self.proxy.answer(&ProxyError::Broken)
+            }
         }
     }
 

@@ -755,6 +755,7 @@ fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
     };
     Wishes {
         enabled: usual.enabled && own.enabled,
+        draining: own.draining,
         threshold: own.limit_pct.map_or(usual.threshold, share),
         reserve: own.reserve_pct.map_or(usual.reserve, share),
         order: own.order.unwrap_or(usual.order),
@@ -765,6 +766,5 @@ fn wishes(config: &Config, id: &AccountId, seat: &Seat) -> Wishes {
             Some(config::ExtraUsage::Last) => pool::ExtraUsage::Last,
             Some(config::ExtraUsage::Allowed) => pool::ExtraUsage::Allowed,
         },
-        ..usual
     }
 }

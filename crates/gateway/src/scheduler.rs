@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use pool::{
-    AccountId, Action, Chances, End, Granted, Heard, Lease, Next, Observation, Pool, Reason, Refusal, Request, Switch,
-    Token,
+    AccountId, Action, Chances, End, Granted, Heard, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request,
+    Switch, Token,
 };
 use tokio::sync::{Notify, watch};
 
@@ -18,6 +18,8 @@ pub struct Scheduler {
     changed: watch::Sender<()>,
     /// Told when something may be due before the driver's nap is over.
     hurry: Notify,
+    /// Told when a seat was set to rest.
+    rested: Notify,
 }
 
 impl Scheduler {
@@ -28,6 +30,7 @@ impl Scheduler {
             clock,
             changed: watch::Sender::new(()),
             hurry: Notify::new(),
+            rested: Notify::new(),
         }
     }
 
@@ -39,6 +42,11 @@ impl Scheduler {
     /// Waits until something may be due.
     pub async fn hurried(&self) {
         self.hurry.notified().await;
+    }
+
+    /// Waits until a seat was set to rest.
+    pub async fn rested(&self) {
+        self.rested.notified().await;
     }
 
     /// The time now.
@@ -114,8 +122,13 @@ impl Scheduler {
     }
 
     fn judge(&self, lease: &Lease, request: &Request, heard: Heard, chances: Chances) -> Next {
+        // What was not served may have set something to rest; most answers were, and are not worth a look.
+        let served = heard.outcome == Outcome::Served;
         let next = self.lock().judge(lease, request, heard, chances, self.now());
         self.changed.send_replace(());
+        if !served {
+            self.rested.notify_one();
+        }
         next
     }
 

@@ -3,19 +3,39 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde_json::{Map, Value, json};
 
 use crate::config::{self, Config, ConfigError};
+use crate::file::{self, Mark};
 
 /// The settings in force.
 pub struct Settings {
     path: PathBuf,
     now: RwLock<Arc<Config>>,
-    /// One change of the file at a time.
-    changing: Mutex<()>,
+    file: Mutex<AsRead>,
+}
+
+/// The file as it was last looked at.
+#[derive(Default)]
+struct AsRead {
+    mark: Option<Mark>,
+    /// Why it is not in force.
+    refused: Option<String>,
+}
+
+/// What came of a look at the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// It is as it was.
+    Same,
+    /// It changed, and is in force.
+    Changed,
+    /// It changed, and the settings from before stay in force; or it is gone.
+    Refused(String),
 }
 
 /// The file's text: every key with its value, in the order that its owner wrote them.
@@ -24,10 +44,14 @@ pub type Written = Map<String, Value>;
 impl Settings {
     /// These settings, from the file at `path`.
     pub fn new(config: Config, path: PathBuf) -> Self {
+        let seen = AsRead {
+            mark: file::mark(&path),
+            refused: None,
+        };
         Self {
             path,
             now: RwLock::new(Arc::new(config)),
-            changing: Mutex::default(),
+            file: Mutex::new(seen),
         }
     }
 
@@ -41,16 +65,61 @@ impl Settings {
     /// # Errors
     /// If the file cannot be read or written, or what `change` made of it is not valid; the file is then as it was.
     pub fn change<E: From<ConfigError>>(&self, change: impl FnOnce(&mut Written) -> Result<(), E>) -> Result<(), E> {
-        let _one = self.one_at_a_time();
+        let mut file = self.lock();
         // Where the file is a link, what it leads to is replaced.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let mut written = read(&path)?;
         change(&mut written)?;
-        let text = serde_json::to_vec_pretty(&written).map_err(|error| file(&path, error.into()))?;
+        let text = serde_json::to_vec_pretty(&written).map_err(|error| unusable(&path, error.into()))?;
         let config = parse(&path, &text)?;
-        config::save(&path, &text).map_err(|source| file(&path, source))?;
+        config::save(&path, &text).map_err(|source| unusable(&path, source))?;
         self.put(config);
+        *file = AsRead {
+            mark: file::mark(&self.path),
+            refused: None,
+        };
         Ok(())
+    }
+
+    /// Looks whether another hand changed the file, and puts in force what it says now. It reads from the disk.
+    ///
+    /// A file that is not valid changes nothing. Nor does one that is gone: an editor may be about to put it back.
+    pub fn look(&self) -> Look {
+        let mut file = self.lock();
+        let mark = file::mark(&self.path);
+        if mark == file.mark {
+            return Look::Same;
+        }
+        // Marked before it is read: what is written meanwhile is another change.
+        file.mark = mark;
+        let read = fs::read(&self.path).map_err(|source| unusable(&self.path, source));
+        match read.and_then(|text| parse(&self.path, &text)) {
+            Ok(config) => {
+                file.refused = None;
+                self.put(config);
+                Look::Changed
+            }
+            Err(error) => {
+                let why = error.to_string();
+                file.refused = Some(why.clone());
+                Look::Refused(why)
+            }
+        }
+    }
+
+    /// Why the file as it stands is not in force, if it is not.
+    pub fn refused(&self) -> Option<String> {
+        self.lock().refused.clone()
+    }
+
+    /// Where the file says to listen.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not valid.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
+        let text = fs::read(&self.path).map_err(|source| unusable(&self.path, source))?;
+        let config = parse(&self.path, &text)?;
+        Ok(config.hosts.iter().map(|host| SocketAddr::new(*host, config.port)).collect())
     }
 
     /// Every setting, with what the file says or the default; never the key.
@@ -67,15 +136,20 @@ impl Settings {
         Ok(shown)
     }
 
-    /// Puts `config` in force. Where the router listens stays as it was.
+    /// Puts `config` in force, but for what a running router cannot change: where it listens, and whom it asks.
     fn put(&self, config: Config) {
         let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
-        let (hosts, port) = (now.hosts.clone(), now.port);
-        *now = Arc::new(Config { hosts, port, ..config });
+        *now = Arc::new(Config {
+            hosts: now.hosts.clone(),
+            port: now.port,
+            upstream: now.upstream.clone(),
+            token_url: now.token_url.clone(),
+            ..config
+        });
     }
 
-    fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, AsRead> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,7 +183,7 @@ pub fn defaults() -> Written {
 }
 
 fn read(path: &Path) -> Result<Written, ConfigError> {
-    let text = fs::read(path).map_err(|source| file(path, source))?;
+    let text = fs::read(path).map_err(|source| unusable(path, source))?;
     // Nothing of the file is shown: it holds the key.
     serde_json::from_slice(&text).map_err(|_| ConfigError::Form {
         path: path.to_owned(),
@@ -118,13 +192,19 @@ fn read(path: &Path) -> Result<Written, ConfigError> {
 }
 
 fn parse(path: &Path, text: &[u8]) -> Result<Config, ConfigError> {
-    Config::parse(text)?.ok_or_else(|| ConfigError::Form {
+    let form = |what| ConfigError::Form {
         path: path.to_owned(),
-        what: "has no `routerKey`".into(),
-    })
+        what,
+    };
+    match Config::parse(text) {
+        Ok(Some(config)) => Ok(config),
+        Ok(None) => Err(form("has no `routerKey`".into())),
+        Err(ConfigError::Form { what, .. }) => Err(form(what)),
+        Err(other) => Err(other),
+    }
 }
 
-fn file(path: &Path, source: io::Error) -> ConfigError {
+fn unusable(path: &Path, source: io::Error) -> ConfigError {
     ConfigError::File {
         path: path.to_owned(),
         source,
@@ -186,6 +266,32 @@ mod tests {
             .unwrap();
         assert!(fs::symlink_metadata(&settings.path).unwrap().is_symlink());
         assert!(fs::read_to_string(&kept).unwrap().contains("18788"));
+    }
+
+    #[test]
+    fn cf_02_a_change_by_another_hand_counts_and_a_damaged_one_does_not() {
+        let (_folder, settings) = settings(r#"{"routerKey":"rk-test-0001","limitPct":80}"#);
+        assert_eq!(settings.look(), Look::Same);
+        // A replaced file has another inode, whatever the clock's grain.
+        let replace = |text: &str| config::save(&settings.path, text.as_bytes()).unwrap();
+        replace(r#"{"routerKey":"rk-test-0001","limitPct":70}"#);
+        assert_eq!(settings.look(), Look::Changed);
+        assert_eq!(settings.now().limit_pct, 70);
+        for damaged in ["{\"routerKey\":", r#"{"routerKey":"rk-test-0001","limitPct":0}"#, "{}"] {
+            replace(damaged);
+            assert!(matches!(settings.look(), Look::Refused(_)), "{damaged}");
+            assert_eq!(settings.look(), Look::Same, "it is told once");
+            assert!(
+                settings.refused().is_some_and(|why| !why.contains("rk-test")),
+                "{damaged}"
+            );
+            assert_eq!(settings.now().limit_pct, 70);
+        }
+        fs::remove_file(&settings.path).unwrap();
+        assert!(matches!(settings.look(), Look::Refused(_)));
+        replace(r#"{"routerKey":"rk-test-0001","limitPct":60}"#);
+        assert_eq!(settings.look(), Look::Changed);
+        assert_eq!((settings.now().limit_pct, settings.refused()), (60, None));
     }
 
     #[test]

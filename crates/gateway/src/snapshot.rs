@@ -13,6 +13,8 @@ use pool::{Account, AccountId, Policy, Pool};
 use serde::{Deserialize, Serialize};
 
 use crate::reads;
+use crate::record::{self, SwitchRecord};
+use crate::recorder::Trouble;
 pub use crate::reads::Why as ReadWhy;
 use crate::roster::Seat;
 
@@ -139,6 +141,18 @@ pub struct Switch {
     pub limit: Option<String>,
 }
 
+impl From<SwitchRecord> for Switch {
+    fn from(switch: SwitchRecord) -> Self {
+        Self {
+            at: switch.at,
+            from: Some(switch.from.to_string()),
+            to: Some(switch.to.to_string()),
+            cause: switch.cause.into(),
+            limit: None,
+        }
+    }
+}
+
 /// Why the work moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -156,6 +170,18 @@ pub enum Cause {
     Room,
 }
 
+impl From<record::Cause> for Cause {
+    fn from(cause: record::Cause) -> Self {
+        match cause {
+            record::Cause::Limit => Self::Limit,
+            record::Cause::Manual => Self::Manual,
+            record::Cause::Token => Self::Token,
+            record::Cause::Unreachable => Self::Unreachable,
+            record::Cause::Room => Self::Room,
+        }
+    }
+}
+
 /// What goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -167,6 +193,18 @@ pub struct Activity {
     pub devices_active: u32,
     /// The last time that a wrong or revoked key was shown.
     pub refused: Option<RefusedKey>,
+}
+
+/// What goes on at `now`, with so many requests in the last hour.
+pub fn activity(devices: &[DeviceView], requests: usize, now: i64) -> Activity {
+    /// In seconds.
+    const OF_LATE: i64 = 15 * 60;
+    let called = devices.iter().filter(|device| device.last_seen_at.is_some_and(|at| at > now - OF_LATE));
+    Activity {
+        requests_last_hour: u32::try_from(requests).unwrap_or(u32::MAX),
+        devices_active: u32::try_from(called.count()).unwrap_or(u32::MAX),
+        refused: None,
+    }
 }
 
 /// A key that was turned away.
@@ -195,6 +233,31 @@ pub struct Problem {
     pub holder: Option<String>,
     /// Since when.
     pub since: Option<i64>,
+}
+
+impl Problem {
+    fn new(kind: ProblemKind, words: String) -> Self {
+        Self {
+            kind,
+            words,
+            address: None,
+            holder: None,
+            since: None,
+        }
+    }
+}
+
+/// The problem that settings are, if they were refused for that reason.
+pub fn settings_problem(refused: Option<String>) -> Option<Problem> {
+    refused.map(|words| Problem::new(ProblemKind::SettingsRefused, words))
+}
+
+/// The problem that the store is.
+pub fn store_problem(trouble: Option<Trouble>) -> Option<Problem> {
+    Some(match trouble? {
+        Trouble::MovedAside(aside) => Problem::new(ProblemKind::StoreMovedAside, aside.why),
+        Trouble::TakesNothing(why) | Trouble::None(why) => Problem::new(ProblemKind::Other, why),
+    })
 }
 
 /// What can be the matter.

@@ -140,6 +140,7 @@ pub fn start(config: Config, paths: &Paths, ports: Ports, sandbox: bool) -> Resu
                 driving.abort();
                 let _ = driving.await;
                 gateway.driver().finish().await;
+                gateway.close_books().await;
             });
             helpers.stop();
         })

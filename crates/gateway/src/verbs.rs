@@ -1,10 +1,12 @@
 //! What each command does to a running router. Wishes of the owner's go into the settings file, where a person would
 //! write them, and count from then on.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use pool::AccountId;
+use jiff::{SignedDuration, Timestamp};
+use pool::{AccountId, Conversation, Observation, WindowKind};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -16,10 +18,16 @@ use crate::connect::{self, Form, Link, Mode};
 use crate::control::{Command, CommandError, Reply};
 use crate::devices::{DeviceError, FIRST};
 use crate::listen::{Door, Doors};
-use crate::roster::NotOne;
+use crate::meter::Tokens;
+use crate::record::{Attempt, Cause, End, RequestRecord, SwitchRecord};
+use crate::roster::{NotOne, Roster};
 use crate::selftest::{self, Step};
 use crate::settings::{self, Settings, Written};
 use crate::snapshot::{Problem, ProblemKind, Snapshot};
+use crate::store::{History, StoreError, Wanted};
+
+/// How many requests or switches are told at most.
+const MOST: u32 = 10_000;
 
 /// A router with its sockets open.
 pub struct Running {
@@ -75,11 +83,66 @@ impl Running {
                 Ok(Value::Null)
             }
             Command::Rescan => {
+                self.gateway.driver.look_at_settings().await;
                 self.gateway.look_again().await;
                 Ok(Value::Null)
             }
             Command::Pause { seat: Some(seat) } => self.wish(&seat, [("enabled", false.into())]).await,
-            Command::Resume { seat: Some(seat) } => self.wish(&seat, [("enabled", Value::Null)]).await,
+            Command::Resume { seat: Some(seat) } => {
+                let neither = [("enabled", Value::Null), ("draining", Value::Null)];
+                self.wish(&seat, neither).await
+            }
+            Command::Drain { seat } => self.wish(&seat, [("draining", true.into())]).await,
+            Command::Order { seats } => self.order(&seats).await,
+            Command::Reserve { seat, percent } => self.wish(&seat, [("reservePct", json!(percent))]).await,
+            Command::ExtraUsage { seat, policy } => self.wish(&seat, [("extraUsage", json!(policy))]).await,
+            Command::TryNow { seat } => {
+                let id = self.seat(&seat)?;
+                self.gateway.scheduler().observe(&id, Observation::TryNow);
+                Ok(Value::Null)
+            }
+            Command::Requests {
+                limit,
+                before,
+                seat,
+                device,
+                failed,
+            } => {
+                let wanted = Wanted {
+                    limit: limit.min(MOST),
+                    before,
+                    seat: seat.map(|seat| self.seat(&seat)).transpose()?,
+                    device: device
+                        .map(|device| self.gateway.devices().named(&device).map(|device| device.id))
+                        .transpose()?,
+                    failed,
+                };
+                let requests = self.history(move |history| history.requests(&wanted)).await?;
+                json(
+                    requests
+                        .iter()
+                        .map(|request| self.request_view(request))
+                        .collect::<Vec<_>>(),
+                )
+            }
+            Command::Switches { limit } => {
+                let switches = self.history(move |history| history.switches(limit.min(MOST))).await?;
+                json(
+                    switches
+                        .iter()
+                        .map(|switch| self.switch_view(switch))
+                        .collect::<Vec<_>>(),
+                )
+            }
+            Command::Why { request } => self.why(request).await,
+            Command::UsageHistory { seat, hours } => {
+                let since = self.ago(SignedDuration::from_hours(hours.into()));
+                let id = self.seat(&seat)?;
+                let points = self.history(move |history| history.usage(&id, since)).await?;
+                let point = |(ms, kind, used): (i64, WindowKind, u16)| json!({"at": ms / 1_000, "window": kind.word(), "usedBp": used});
+                Ok(points.into_iter().map(point).collect())
+            }
+            Command::Tokens { days } => self.tokens(days).await,
             Command::Pause { seat: None } => self.set("paused".into(), true.into()).await,
             Command::Resume { seat: None } => self.set("paused".into(), Value::Null).await,
             Command::Rename { seat, name } => {
@@ -188,7 +251,16 @@ impl Running {
     /// Changes one setting.
     async fn set(&self, key: String, value: Value) -> Reply {
         let settings = Arc::clone(&self.gateway.settings);
-        blocking(move || set(&settings, &key, value)).await?;
+        let moves = matches!(key.as_str(), "host" | "port");
+        let addresses = blocking(move || {
+            set(&settings, &key, value)?;
+            settings.addresses().map_err(CommandError::from)
+        });
+        let addresses = addresses.await?;
+        if moves {
+            self.doors.follow(addresses);
+        }
+        self.gateway.driver.apply_settings();
         self.gateway.scan().await;
         Ok(Value::Null)
     }
@@ -198,29 +270,172 @@ impl Running {
         let id = self.seat(seat)?;
         let roster = Arc::clone(&self.gateway.proxy.roster);
         self.change(move |written| {
-            let accounts = written.entry("accounts").or_insert_with(|| json!([]));
-            let Value::Array(accounts) = accounts else {
-                return Err(CommandError::new("badValue", "`accounts` is not a list"));
-            };
-            let known = accounts.iter().position(|entry| roster.is_meant(&id, entry));
-            let place = known.unwrap_or_else(|| {
-                accounts.push(json!({"seat": id.as_str()}));
-                accounts.len() - 1
-            });
-            if let Some(Value::Object(entry)) = accounts.get_mut(place) {
-                for (key, value) in wishes {
-                    put(entry, key, value);
-                }
+            let entry = entry_of(accounts(written)?, &id, &roster);
+            for (key, value) in wishes {
+                put(entry, key, value);
             }
             Ok(())
         })
         .await
     }
 
+    /// Writes the owner's order of the seats.
+    async fn order(&self, seats: &[String]) -> Reply {
+        let ids = seats
+            .iter()
+            .map(|seat| self.seat(seat))
+            .collect::<Result<Vec<_>, _>>()?;
+        let roster = Arc::clone(&self.gateway.proxy.roster);
+        self.change(move |written| {
+            let accounts = accounts(written)?;
+            for entry in accounts.iter_mut().filter_map(Value::as_object_mut) {
+                put(entry, "order", Value::Null);
+            }
+            for (place, id) in (1..).zip(&ids) {
+                put(entry_of(accounts, id, &roster), "order", Value::from(place));
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Reads the history, with all that happened until now in it.
+    async fn history<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(History) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, CommandError> {
+        let recorder = Arc::clone(&self.gateway.recorder);
+        let read = move || {
+            recorder
+                .history_now()
+                .and_then(read)
+                .map_err(|error| CommandError::new("noHistory", format!("the history cannot be read: {error}")))
+        };
+        blocking(read).await
+    }
+
+    /// Why that request, or the last one, went where it went.
+    async fn why(&self, number: Option<i64>) -> Reply {
+        let one = Wanted {
+            limit: 1,
+            ..Wanted::default()
+        };
+        let found = self
+            .history(move |history| match number {
+                Some(number) => history.request(number),
+                None => Ok(history.requests(&one)?.pop()),
+            })
+            .await?;
+        let Some(record) = found else {
+            let error = CommandError::new("unknownRequest", "there is no such request in the history");
+            return Err(error.hint("`requests` lists them; `historyDays` says how long they are kept"));
+        };
+        let (number, at) = (record.number, record.at);
+        let switches = self.history(move |history| history.switches_of(number)).await?;
+        let mut view = json(self.request_view(&record))?;
+        view["switches"] = switches.iter().map(|switch| json!(self.switch_view(switch))).collect();
+        let model = record.model.clone();
+        let request = pool::Request {
+            conversation: record.conversation.map(Conversation),
+            model,
+            ..pool::Request::default()
+        };
+        view["now"] = self.gateway.standings(&request);
+        view["secondsAgo"] = json!((self.gateway.scheduler().now().as_millisecond() - at) / 1_000);
+        Ok(view)
+    }
+
+    /// What requests cost, by day in the router's zone, device and model.
+    async fn tokens(&self, days: u32) -> Reply {
+        let since = self.ago(SignedDuration::from_hours(24 * i64::from(days)));
+        let zone = self.gateway.proxy.zone.clone();
+        let costs = self
+            .history(move |history| {
+                let mut costs: BTreeMap<(String, String, String), (u64, Tokens)> = BTreeMap::new();
+                history.costs(since, |ms, device, model, tokens| {
+                    let at = Timestamp::from_millisecond(ms).unwrap_or_default();
+                    let day = zone.to_datetime(at).date().to_string();
+                    let (requests, sum) = costs.entry((day, device, model)).or_default();
+                    *requests += 1;
+                    *sum = sum.and(tokens);
+                })?;
+                Ok(costs)
+            })
+            .await?;
+        let line = |((day, device, model), (requests, tokens)): ((String, String, String), (u64, Tokens))| {
+            json!({
+                "day": day,
+                "device": self.device_name(&device),
+                "model": model,
+                "requests": requests,
+                "input": tokens.input,
+                "output": tokens.output,
+                "cacheRead": tokens.cache_read,
+                "cacheWrite": tokens.cache_write,
+            })
+        };
+        Ok(costs.into_iter().map(line).collect())
+    }
+
+    fn request_view(&self, record: &RequestRecord) -> RequestView {
+        RequestView {
+            number: record.number,
+            at: record.at / 1_000,
+            device: self.device_name(&record.device),
+            path: record.path.clone(),
+            model: record.model.clone(),
+            seat: record.seat.as_ref().map(|seat| self.gateway.proxy.roster.label(seat)),
+            status: record.status,
+            reason: record.reason.clone(),
+            tokens: record.tokens,
+            head_ms: record.head_ms,
+            whole_ms: record.whole_ms,
+            end: record.end,
+            retries: record.attempts.len(),
+            attempts: record
+                .attempts
+                .iter()
+                .map(|attempt| self.attempt_view(attempt))
+                .collect(),
+        }
+    }
+
+    fn attempt_view(&self, attempt: &Attempt) -> Attempt {
+        Attempt {
+            seat: self.gateway.proxy.roster.label(&AccountId::new(&attempt.seat)),
+            ..attempt.clone()
+        }
+    }
+
+    fn switch_view(&self, switch: &SwitchRecord) -> SwitchView {
+        let label = |id| self.gateway.proxy.roster.label(id);
+        SwitchView {
+            at: switch.at / 1_000,
+            request: switch.request,
+            from: label(&switch.from),
+            to: label(&switch.to),
+            cause: switch.cause,
+            words: switch.words.clone(),
+        }
+    }
+
+    /// What its owner calls a device; its id where it is gone.
+    fn device_name(&self, id: &str) -> String {
+        self.gateway
+            .devices()
+            .named(id)
+            .map_or_else(|_| id.to_owned(), |device| device.name)
+    }
+
+    fn ago(&self, time: SignedDuration) -> Timestamp {
+        self.gateway.scheduler().now().saturating_sub(time).unwrap_or_default()
+    }
+
     /// Changes the settings, and looks at the seats again with the new ones.
     async fn change(&self, change: impl FnOnce(&mut Written) -> Result<(), CommandError> + Send + 'static) -> Reply {
         let settings = Arc::clone(&self.gateway.settings);
         blocking(move || settings.change(change)).await?;
+        self.gateway.driver.apply_settings();
         self.gateway.scan().await;
         Ok(Value::Null)
     }
@@ -261,6 +476,61 @@ pub fn set(settings: &Settings, key: &str, value: Value) -> Result<(), CommandEr
         }
         Ok(())
     })
+}
+
+/// A request as its owner sees it. The time is seconds since the epoch.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestView {
+    number: i64,
+    at: i64,
+    device: String,
+    path: String,
+    model: Option<String>,
+    seat: Option<String>,
+    status: u16,
+    reason: String,
+    tokens: Option<Tokens>,
+    head_ms: u64,
+    whole_ms: u64,
+    end: End,
+    retries: usize,
+    attempts: Vec<Attempt>,
+}
+
+/// A switch as its owner sees it. The time is seconds since the epoch.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SwitchView {
+    at: i64,
+    request: i64,
+    from: String,
+    to: String,
+    cause: Cause,
+    words: String,
+}
+
+/// The settings' `accounts`, made if there are none.
+fn accounts(written: &mut Written) -> Result<&mut Vec<Value>, CommandError> {
+    match written.entry("accounts").or_insert_with(|| json!([])) {
+        Value::Array(accounts) => Ok(accounts),
+        _ => Err(CommandError::new("badValue", "`accounts` is not a list")),
+    }
+}
+
+/// The entry of that seat, made if there is none.
+fn entry_of<'a>(accounts: &'a mut Vec<Value>, id: &AccountId, roster: &Roster) -> &'a mut Written {
+    let known = accounts
+        .iter()
+        .position(|entry| entry.is_object() && roster.is_meant(id, entry));
+    let place = known.unwrap_or(accounts.len());
+    if known.is_none() {
+        accounts.push(json!({"seat": id.as_str()}));
+    }
+    match &mut accounts[place] {
+        Value::Object(entry) => entry,
+        _ => unreachable!("it is an object, or was made one"),
+    }
 }
 
 /// Puts a value in its place; null takes the key out, which makes it the default.

@@ -461,14 +461,18 @@ impl Pool {
         self.renewals.get(id)
     }
 
-    /// What should outlast the process.
-    pub fn remember(&self) -> Memory {
-        let known = self.accounts.values().map(|account| {
+    /// What should outlast the process, of the seats that are there.
+    pub fn known_seats(&self) -> impl Iterator<Item = SeatMemory> {
+        self.accounts.values().map(|account| {
             let polls = self.polls.get(&account.id).copied().unwrap_or_default();
             SeatMemory::of(account, polls)
-        });
+        })
+    }
+
+    /// What should outlast the process.
+    pub fn remember(&self) -> Memory {
         Memory {
-            seats: known.chain(self.remembered.values().cloned()).collect(),
+            seats: self.known_seats().chain(self.remembered.values().cloned()).collect(),
             conversations: self.affinity.iter().collect(),
         }
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::body::Bytes;
+use hyper::header::HeaderMap;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -137,6 +138,28 @@ impl Router {
                 .to_owned()
         };
         turns.iter().map(seat).collect()
+    }
+
+    /// Sends a turn with the sandbox's key; its status and headers.
+    pub(crate) async fn turn(&self, text: &str) -> (u16, HeaderMap) {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .unwrap();
+        let connection = tokio::spawn(connection);
+        let turn =
+            json!({"model": "claude-opus-5-5", "max_tokens": 50, "messages": [{"role": "user", "content": text}]});
+        let request = Request::post("/v1/messages")
+            .header("host", self.address.to_string())
+            .header("content-type", "application/json")
+            .header("x-router-key", KEY)
+            .body(Full::<Bytes>::from(turn.to_string()))
+            .unwrap();
+        let answer = sender.send_request(request).await.unwrap();
+        let (head, body) = answer.into_parts();
+        body.collect().await.unwrap();
+        connection.abort();
+        (head.status.as_u16(), head.headers)
     }
 
     /// Lays an answer ready for the next turn of `seat`.

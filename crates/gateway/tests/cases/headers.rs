@@ -269,7 +269,8 @@ async fn hd_08_the_answers_headers_are_handed_on() {
         assert_eq!(reply.header(name), Some(want), "{name}");
     }
     assert_eq!(reply.header("x-claude-proxy-router"), Some("A; only seat"));
-    let ours = usize::from(reply.header("content-length").is_some()) + 1;
+    assert!(reply.header("x-claude-proxy-router-request").is_some());
+    let ours = usize::from(reply.header("content-length").is_some()) + 2;
     assert_eq!(reply.headers.len(), 14 + ours, "and no others: {:?}", reply.headers);
 }
 

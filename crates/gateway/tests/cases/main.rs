@@ -15,4 +15,5 @@ mod outcomes;
 mod renewal;
 mod routing;
 mod security;
+mod store;
 mod streaming;

@@ -15,7 +15,9 @@ use gateway::config::Config;
 use gateway::credential::{Files, Store};
 use gateway::paths::Paths;
 use gateway::ports::{Clock, Network, Upstream, UpstreamError};
+use gateway::record::RequestRecord;
 use gateway::snapshot::{SeatView, Snapshot};
+use gateway::store::Wanted;
 use gateway::{Gateway, Ports};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -273,6 +275,7 @@ impl Bench {
     pub async fn restarted(self) -> Self {
         self.driver.abort();
         self.gateway.driver().finish().await;
+        self.gateway.close_books().await;
         Self::boot(self.world.clone()).await
     }
 
@@ -393,6 +396,24 @@ impl Bench {
             .into_iter()
             .find(|seat| seat.label == label)
             .expect("a seat of that label")
+    }
+
+    /// Requests that ended, as they were written down, the oldest first.
+    pub async fn records(&self) -> Vec<RequestRecord> {
+        let recorder = Arc::clone(self.gateway.recorder());
+        let wanted = Wanted {
+            limit: 10_000,
+            ..Wanted::default()
+        };
+        let read = move || recorder.history_now().unwrap().requests(&wanted).unwrap();
+        let mut records = tokio::task::spawn_blocking(read).await.unwrap();
+        records.reverse();
+        records
+    }
+
+    /// The router's settings file.
+    pub fn settings_file(&self) -> PathBuf {
+        Paths::new(self.home.path(), None, |_| None).config
     }
 
     /// The folder of that seat's login.

@@ -1,0 +1,83 @@
+//! Has the recorder know what the pool knows: at once where a rest was set, else a moment later.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use pool::{AccountId, SeatMemory};
+
+use crate::recorder::Recorder;
+use crate::scheduler::Scheduler;
+use crate::settings::Settings;
+
+/// How long changes gather before they are noted.
+const GATHER: Duration = Duration::from_millis(250);
+/// How often old history is dropped.
+const TRIM_EVERY: SignedDuration = SignedDuration::from_hours(1);
+/// The longest nap while nothing changes: timers stand still while a laptop sleeps.
+const NAP: Duration = Duration::from_secs(900);
+
+/// Keeps the recorder informed.
+#[derive(Clone)]
+pub struct Keeper {
+    /// The pool.
+    pub scheduler: Arc<Scheduler>,
+    /// Who writes down.
+    pub recorder: Arc<Recorder>,
+    /// Says how long history is kept.
+    pub settings: Arc<Settings>,
+}
+
+impl Keeper {
+    /// Notes changes, until it is dropped.
+    pub async fn run(self) {
+        let mut changed = self.scheduler.subscribe();
+        let mut noted = BTreeMap::new();
+        let mut trim_at = None;
+        loop {
+            self.note(&mut noted);
+            let (now, kept_for) = (self.scheduler.now(), self.kept_for());
+            if trim_at.is_none_or(|(at, as_of)| at <= now || as_of != kept_for) {
+                trim_at = Some((now + TRIM_EVERY, kept_for));
+                self.recorder.trim(now, kept_for);
+            }
+            tokio::select! {
+                _ = changed.changed() => {}
+                () = tokio::time::sleep(NAP) => {}
+            }
+            tokio::select! {
+                () = tokio::time::sleep(GATHER) => {}
+                () = self.scheduler.rested() => {}
+            }
+        }
+    }
+
+    /// Notes what the pool knows now that it did not know before.
+    fn note(&self, noted: &mut BTreeMap<AccountId, SeatMemory>) {
+        if self.recorder.wants_all() {
+            noted.clear();
+        }
+        let known = self
+            .scheduler
+            .look(|pool, _: Timestamp| pool.known_seats().collect::<Vec<_>>());
+        let news: Vec<SeatMemory> = known
+            .into_iter()
+            .filter(|seat| noted.get(&seat.id) != Some(seat))
+            .collect();
+        noted.extend(news.iter().map(|seat| (seat.id.clone(), seat.clone())));
+        if !news.is_empty() {
+            self.recorder.seats(news);
+        }
+    }
+
+    /// Notes all that the pool knows, and waits until it is written. It waits for the disk.
+    pub fn close(&self) {
+        self.note(&mut BTreeMap::new());
+        self.recorder.close();
+    }
+
+    fn kept_for(&self) -> SignedDuration {
+        SignedDuration::from_hours(24 * i64::from(self.settings.now().history_days))
+    }
+}
