@@ -43,10 +43,7 @@ pub enum Notice {
         device: String,
     },
     /// A device was refused.
-    Refused {
-        /// From which address.
-        address: String,
-    },
+    Refused,
 }
 
 /// What was told already.
@@ -176,9 +173,7 @@ impl Notices {
             && known != at
             && wanted.refused_device
         {
-            let notice = Notice::Refused {
-                address: refused.from.clone(),
-            };
+            let notice = Notice::Refused;
             if !self.waiting.contains(&notice) {
                 self.waiting.push(notice);
             }
@@ -203,7 +198,7 @@ fn still_holds(notice: &Notice, snapshot: &Snapshot) -> bool {
         ),
         Notice::RunsDry { .. } => snapshot.forecast.state == ForecastState::RunsOut,
         Notice::Back { .. } => matches!(snapshot.next, Next::Seat { .. }),
-        Notice::NewDevice { .. } | Notice::Refused { .. } => true,
+        Notice::NewDevice { .. } | Notice::Refused => true,
     }
 }
 
@@ -434,18 +429,13 @@ mod tests {
             snapshot.activity = Some(Activity {
                 requests_last_hour: 0,
                 devices_active: 0,
-                refused: Some(RefusedKey {
-                    at,
-                    from: "100.64.0.9".into(),
-                }),
+                refused: Some(RefusedKey { at, from: None }),
             });
             snapshot
         };
         let mut notices = Notices::default();
         assert_eq!(notices.look(&refused(0, NOW), &ALL), [], "before the app looked");
-        let told = Notice::Refused {
-            address: "100.64.0.9".into(),
-        };
+        let told = Notice::Refused;
         assert_eq!(notices.look(&refused(5, NOW + 5), &ALL), [told]);
         assert_eq!(
             notices.look(&refused(1_000, NOW + 900), &Notify::default()),

@@ -69,7 +69,7 @@ fn line(
             let device = view.map_or("–", |view| view.name.as_str());
             (Key::NewDeviceTitle, words.say(Key::NewDevice, &[("device", device)]))
         }
-        Notice::Refused { address } => (Key::RefusedTitle, words.say(Key::Refused, &[("address", address)])),
+        Notice::Refused => (Key::RefusedTitle, words.say(Key::Refused, &[])),
     };
     (words.say(title, &[]), body)
 }

@@ -296,9 +296,20 @@ impl Gateway {
             snapshot.routing.paused = self.settings.now().paused;
             snapshot.devices = self.proxy.devices.list();
             snapshot.switches = self.recorder.last_switches().into_iter().map(Into::into).collect();
-            snapshot.activity = Some(snapshot::activity(&snapshot.devices, self.recorder.last_hour(snapshot.now), snapshot.now));
-            snapshot.problems.extend(snapshot::settings_problem(self.settings.refused()));
-            snapshot.problems.extend(snapshot::store_problem(self.recorder.trouble()));
+            let requests = self.recorder.last_hour(snapshot.now);
+            let refused_at = self.recorder.last_refused();
+            snapshot.activity = Some(snapshot::activity(
+                &snapshot.devices,
+                requests,
+                refused_at,
+                snapshot.now,
+            ));
+            snapshot
+                .problems
+                .extend(snapshot::settings_problem(self.settings.refused()));
+            snapshot
+                .problems
+                .extend(snapshot::store_problem(self.recorder.trouble()));
             snapshot.reads = self.driver.renewer.reads.all().into_iter().map(Read::from).collect();
             snapshot
         })

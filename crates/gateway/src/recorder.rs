@@ -90,7 +90,9 @@ struct Inside {
     trouble: Option<Trouble>,
     /// The last switches, the newest first, and when the requests of the last hour came: what a screen shows all the time.
     switches: VecDeque<SwitchRecord>,
+    /// In seconds since the epoch, like what follows.
     requests: VecDeque<i64>,
+    refused_at: Option<i64>,
 }
 
 impl Recorder {
@@ -181,8 +183,9 @@ impl Recorder {
     pub fn request(&self, request: RequestRecord) {
         {
             let mut inside = self.mailbox.lock();
-            inside.requests.push_back(request.at);
-            let ended = request.at - HOUR;
+            let at = request.at / 1_000;
+            inside.requests.push_back(at);
+            let ended = at - HOUR;
             while inside.requests.len() > REQUESTS_SHOWN || inside.requests.front().is_some_and(|at| *at < ended) {
                 inside.requests.pop_front();
             }
@@ -203,6 +206,16 @@ impl Recorder {
     /// The last switches, the newest first. It is in memory: ask as often as you like.
     pub fn last_switches(&self) -> Vec<SwitchRecord> {
         self.mailbox.lock().switches.iter().cloned().collect()
+    }
+
+    /// Notes that a key was turned away.
+    pub fn refused(&self, now: Timestamp) {
+        self.mailbox.lock().refused_at = Some(now.as_second());
+    }
+
+    /// When a key was last turned away in this run, in seconds since the epoch.
+    pub fn last_refused(&self) -> Option<i64> {
+        self.mailbox.lock().refused_at
     }
 
     /// How many requests came in the hour before `now`, in seconds since the epoch.

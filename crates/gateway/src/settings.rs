@@ -119,7 +119,11 @@ impl Settings {
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
         let text = fs::read(&self.path).map_err(|source| unusable(&self.path, source))?;
         let config = parse(&self.path, &text)?;
-        Ok(config.hosts.iter().map(|host| SocketAddr::new(*host, config.port)).collect())
+        Ok(config
+            .hosts
+            .iter()
+            .map(|host| SocketAddr::new(*host, config.port))
+            .collect())
     }
 
     /// Every setting, with what the file says or the default; never the key.

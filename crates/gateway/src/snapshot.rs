@@ -9,20 +9,21 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use jiff::Timestamp;
-use pool::{Account, AccountId, Policy, Pool};
+use pool::{Account, AccountId, Policy, Pool, Trouble};
 use serde::{Deserialize, Serialize};
 
 use crate::reads;
-use crate::record::{self, SwitchRecord};
-use crate::recorder::Trouble;
-pub use crate::reads::Why as ReadWhy;
+use crate::record::SwitchRecord;
+use crate::recorder;
 use crate::roster::Seat;
 
 pub use crate::devices::DeviceView;
+pub use crate::reads::Why as ReadWhy;
+pub use crate::record::Cause;
 pub use next::{Forecast, ForecastState, Next, Nobody, Why};
 use next::{forecast, next};
-use seat::{Known, seat_view};
 pub use seat::{ExtraUsage, LoginTrouble, Rest, RestCause, SeatState, SeatView, WindowView};
+use seat::{Known, seat_view};
 
 /// The shape's version; a reader that knows a lower one may go by the fields it knows.
 pub const VERSION: u32 = 2;
@@ -42,6 +43,8 @@ pub struct Snapshot {
     pub started_at: Option<i64>,
     /// Where the router listens.
     pub listening: Vec<String>,
+    /// Where it is to listen and cannot now: the address is not there, or another program has the port.
+    pub waiting: Vec<String>,
     /// The address to give to devices: `host:port`; absent while nothing is listened on.
     pub address: Option<String>,
     /// Whether the seats are made up and Anthropic is pretended.
@@ -85,6 +88,7 @@ pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Sna
         now: now.as_second(),
         started_at: None,
         listening: Vec::new(),
+        waiting: Vec::new(),
         address: None,
         sandbox: false,
         routing: Routing {
@@ -97,7 +101,7 @@ pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Sna
         devices: Vec::new(),
         switches: Vec::new(),
         activity: None,
-        problems: Vec::new(),
+        problems: pool.troubles(now).into_iter().map(pool_problem).collect(),
         reads: Vec::new(),
     }
 }
@@ -144,40 +148,11 @@ pub struct Switch {
 impl From<SwitchRecord> for Switch {
     fn from(switch: SwitchRecord) -> Self {
         Self {
-            at: switch.at,
+            at: switch.at / 1_000,
             from: Some(switch.from.to_string()),
             to: Some(switch.to.to_string()),
-            cause: switch.cause.into(),
-            limit: None,
-        }
-    }
-}
-
-/// Why the work moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-#[serde(rename_all = "camelCase")]
-pub enum Cause {
-    /// A limit was reached.
-    Limit,
-    /// The owner wanted it so.
-    Manual,
-    /// The seat's login is of no use.
-    Token,
-    /// The seat could not serve.
-    Unreachable,
-    /// Another seat had clearly more room.
-    Room,
-}
-
-impl From<record::Cause> for Cause {
-    fn from(cause: record::Cause) -> Self {
-        match cause {
-            record::Cause::Limit => Self::Limit,
-            record::Cause::Manual => Self::Manual,
-            record::Cause::Token => Self::Token,
-            record::Cause::Unreachable => Self::Unreachable,
-            record::Cause::Room => Self::Room,
+            cause: switch.cause,
+            limit: switch.words.strip_suffix(" limit reached").map(Into::into),
         }
     }
 }
@@ -195,15 +170,17 @@ pub struct Activity {
     pub refused: Option<RefusedKey>,
 }
 
-/// What goes on at `now`, with so many requests in the last hour.
-pub fn activity(devices: &[DeviceView], requests: usize, now: i64) -> Activity {
+/// What goes on at `now`, with so many requests in the last hour, and a key turned away then.
+pub fn activity(devices: &[DeviceView], requests: usize, refused_at: Option<i64>, now: i64) -> Activity {
     /// In seconds.
     const OF_LATE: i64 = 15 * 60;
-    let called = devices.iter().filter(|device| device.last_seen_at.is_some_and(|at| at > now - OF_LATE));
+    let called = devices
+        .iter()
+        .filter(|device| device.last_seen_at.is_some_and(|at| at > now - OF_LATE));
     Activity {
         requests_last_hour: u32::try_from(requests).unwrap_or(u32::MAX),
         devices_active: u32::try_from(called.count()).unwrap_or(u32::MAX),
-        refused: None,
+        refused: refused_at.map(|at| RefusedKey { at, from: None }),
     }
 }
 
@@ -214,8 +191,8 @@ pub fn activity(devices: &[DeviceView], requests: usize, now: i64) -> Activity {
 pub struct RefusedKey {
     /// When.
     pub at: i64,
-    /// From which address.
-    pub from: String,
+    /// From which address, where that is known.
+    pub from: Option<String>,
 }
 
 /// Something that the owner should know or mend.
@@ -247,16 +224,44 @@ impl Problem {
     }
 }
 
+/// What keeps all seats alike from serving, as the pool knows it.
+fn pool_problem((trouble, since): (Trouble, Timestamp)) -> Problem {
+    let (kind, words) = match trouble {
+        Trouble::Unreachable => (ProblemKind::Offline, "Anthropic cannot be reached"),
+        Trouble::Overloaded => (ProblemKind::Other, "Anthropic is overloaded"),
+        Trouble::Throttled => (ProblemKind::Other, "requests are throttled, whichever seat they use"),
+        Trouble::LoginsRefused => (ProblemKind::Other, "logins are refused, whichever seat they belong to"),
+        Trouble::Challenged => (ProblemKind::Other, "requests from here must pass a challenge"),
+        Trouble::WrongPlace => (
+            ProblemKind::Other,
+            "requests from this place or network are not allowed",
+        ),
+    };
+    Problem {
+        since: Some(since.as_second()),
+        ..Problem::new(kind, words.into())
+    }
+}
+
 /// The problem that settings are, if they were refused for that reason.
 pub fn settings_problem(refused: Option<String>) -> Option<Problem> {
     refused.map(|words| Problem::new(ProblemKind::SettingsRefused, words))
 }
 
 /// The problem that the store is.
-pub fn store_problem(trouble: Option<Trouble>) -> Option<Problem> {
+pub fn store_problem(trouble: Option<recorder::Trouble>) -> Option<Problem> {
+    use recorder::Trouble;
     Some(match trouble? {
-        Trouble::MovedAside(aside) => Problem::new(ProblemKind::StoreMovedAside, aside.why),
-        Trouble::TakesNothing(why) | Trouble::None(why) => Problem::new(ProblemKind::Other, why),
+        Trouble::MovedAside(aside) => Problem::new(
+            ProblemKind::StoreMovedAside,
+            format!(
+                "the store was begun anew ({}); the old one is {}",
+                aside.why,
+                aside.path.display()
+            ),
+        ),
+        Trouble::TakesNothing(why) => Problem::new(ProblemKind::Other, format!("the store takes nothing now: {why}")),
+        Trouble::None(why) => Problem::new(ProblemKind::Other, format!("there is no store in this run: {why}")),
     })
 }
 

@@ -45,6 +45,8 @@ impl Running {
     /// The router as it is now.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.gateway.snapshot(&self.doors.those(Door::Open), self.sandbox);
+        let words = |door| self.doors.those(door).into_iter().map(|address| address.to_string());
+        snapshot.waiting = words(Door::Waiting).chain(words(Door::Taken)).collect();
         let problem = |door, kind, words: fn(SocketAddr) -> String| {
             self.doors.those(door).into_iter().map(move |address| Problem {
                 kind,

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use gateway::snapshot::{
     Activity, Cause, DeviceView, ExtraUsage, Forecast, ForecastState, LoginTrouble, Next, Nobody, Problem, ProblemKind,
-    Read, ReadWhy, RefusedKey, Rest, RestCause, Routing, SeatState, SeatView, Snapshot, Switch, VERSION, Why, WindowView,
+    Read, ReadWhy, RefusedKey, Rest, RestCause, Routing, SeatState, SeatView, Snapshot, Switch, VERSION, Why,
+    WindowView,
 };
 
 /// Tuesday, 1 December 2026, 13:54 UTC.
@@ -157,6 +158,7 @@ fn serving(seats: Vec<SeatView>) -> Snapshot {
         now: NOW,
         started_at: Some(NOW - 3 * DAY),
         listening: vec!["127.0.0.1:18787".into(), "100.84.12.1:18787".into()],
+        waiting: Vec::new(),
         address: Some("mini.tail1234.ts.net:18787".into()),
         sandbox: false,
         routing: Routing {
@@ -462,7 +464,7 @@ fn key_refused() -> Snapshot {
         devices_active: 2,
         refused: Some(RefusedKey {
             at: NOW + MINUTE,
-            from: "100.84.12.7".into(),
+            from: Some("100.84.12.7".into()),
         }),
     });
     snapshot

@@ -396,6 +396,8 @@ export function status(snapshot: Snapshot, facts: Facts): Status {
   if (refused) {
     return { ...routing, line: { key: 'status.settingsKept', values: { words: refused.words } }, buttons: [] };
   }
+  const other = find('other') ?? find('storeMovedAside');
+  if (other) return { ...routing, line: { text: other.words }, buttons: [] };
   const throttled = snapshot.seats.filter((seat) => (seat.throttledUntil ?? 0) > snapshot.now && seat.readAt !== null);
   if (throttled.some((seat) => snapshot.now - (seat.readAt ?? 0) > STALE)) {
     return { ...routing, line: { key: 'status.throttled' }, buttons: [] };

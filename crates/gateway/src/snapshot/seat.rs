@@ -413,9 +413,7 @@ fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) ->
             until: rest.until.as_second(),
         };
     }
-    let families = account
-        .rests(now)
-        .filter_map(|rest| Some((rest.until, rest.window()?)));
+    let families = account.rests(now).filter_map(|rest| Some((rest.until, rest.window()?)));
     match families.max_by_key(|(until, _)| *until) {
         Some((until, family)) => SeatState::ReadyBut {
             family: family.to_string(),

@@ -9,6 +9,6 @@ export type RefusedKey = {
  */
 at: number, 
 /**
- * From which address.
+ * From which address, where that is known.
  */
-from: string, };
+from: string | null, };

@@ -34,6 +34,10 @@ startedAt: number | null,
  */
 listening: Array<string>, 
 /**
+ * Where it is to listen and cannot now: the address is not there, or another program has the port.
+ */
+waiting: Array<string>, 
+/**
  * The address to give to devices: `host:port`; absent while nothing is listened on.
  */
 address: string | null, 
