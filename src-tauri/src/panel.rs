@@ -10,8 +10,9 @@ use gateway::ports::{Clock as _, SystemClock};
 use jiff::{SignedDuration, Timestamp};
 use tauri::{AppHandle, LogicalPosition, LogicalSize, Manager as _, WebviewWindow, WebviewWindowBuilder, WindowEvent};
 
-use crate::placement::{self, IconRect, Screen, Size};
+use crate::placement::{self, Anchor, IconRect, Screen, Size};
 use crate::platform;
+use crate::shell::Shell;
 use crate::windows::{self, Page};
 
 /// Its width, in points.
@@ -184,12 +185,16 @@ fn put(app: &AppHandle, window: &WebviewWindow, height: Option<f64>) -> tauri::R
             if now > 1.0 { now } else { AT_FIRST }
         }
     };
-    let icon = Panel::with(app, |panel| panel.icon);
+    let anchor = match Panel::with(app, |panel| panel.icon) {
+        _ if cfg!(target_os = "macos") && Shell::of(app).is_icon_hidden() => Anchor::Middle,
+        Some(icon) => Anchor::Icon(icon),
+        None => Anchor::Corner,
+    };
     let size = Size {
         width: WIDTH,
         height: wanted,
     };
-    let (place, height) = placement::place(icon, &screens(window)?, size);
+    let (place, height) = placement::place(anchor, &screens(window)?, size);
     window.set_size(LogicalSize::new(WIDTH, height))?;
     window.set_position(LogicalPosition::new(place.x, place.y))
 }

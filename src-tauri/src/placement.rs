@@ -34,6 +34,17 @@ pub struct IconRect {
     pub height: f64,
 }
 
+/// What the panel hangs on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Anchor {
+    /// The icon.
+    Icon(IconRect),
+    /// The corner that icons stand in, where the system does not tell.
+    Corner,
+    /// Nothing: there is no icon to be seen, and who looks for the app looks at the middle.
+    Middle,
+}
+
 /// A screen, the main one first among several. In points, but for the scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Screen {
@@ -62,8 +73,12 @@ const BAR: f64 = 48.0;
 
 /// Where the panel's upper left corner goes, and how tall it may be there.
 ///
-/// `icon` is `None` where the system does not tell. Without a screen the answer is the desktop's corner.
-pub fn place(icon: Option<IconRect>, screens: &[Screen], panel: Size) -> (Point, f64) {
+/// Without a screen the answer is the desktop's corner.
+pub fn place(anchor: Anchor, screens: &[Screen], panel: Size) -> (Point, f64) {
+    let icon = match anchor {
+        Anchor::Icon(icon) => Some(icon),
+        Anchor::Corner | Anchor::Middle => None,
+    };
     let owner = icon.and_then(|icon| {
         screens
             .iter()
@@ -79,9 +94,15 @@ pub fn place(icon: Option<IconRect>, screens: &[Screen], panel: Size) -> (Point,
     let wanted = middle.map_or(right, |middle| middle - panel.width / 2.0);
     let upper = screen.y + screen.top + GAP;
     let room = screen.height - screen.top - screen.bottom - 2.0 * GAP;
-    let place = Point {
-        x: wanted.min(right).max(left).round(),
-        y: upper.round(),
+    let place = match anchor {
+        Anchor::Middle => Point {
+            x: (screen.x + (screen.width - panel.width) / 2.0).round(),
+            y: (upper + (room - panel.height.min(room)) / 2.0).round(),
+        },
+        Anchor::Icon(_) | Anchor::Corner => Point {
+            x: wanted.min(right).max(left).round(),
+            y: upper.round(),
+        },
     };
     (place, panel.height.min(room))
 }
@@ -117,8 +138,8 @@ mod tests {
     }
 
     /// On a screen with two pixels to the point.
-    fn fine(x: f64, y: f64) -> Option<IconRect> {
-        Some(IconRect {
+    fn fine(x: f64, y: f64) -> Anchor {
+        Anchor::Icon(IconRect {
             x,
             y,
             width: 64.0,
@@ -127,8 +148,8 @@ mod tests {
     }
 
     /// On a screen with one.
-    fn coarse(x: f64, y: f64) -> Option<IconRect> {
-        Some(IconRect {
+    fn coarse(x: f64, y: f64) -> Anchor {
+        Anchor::Icon(IconRect {
             x,
             y,
             width: 64.0,
@@ -144,7 +165,7 @@ mod tests {
         let left = screen(-2560.0, -200.0, 2560.0, 1440.0, 1.0, 25.0);
         let above = screen(0.0, -1080.0, 1920.0, 1080.0, 1.0, 25.0);
         let hiding = screen(0.0, 0.0, 1512.0, 982.0, 2.0, 0.0);
-        let table: &[(&str, &[Screen], Option<IconRect>, (f64, f64))] = &[
+        let table: &[(&str, &[Screen], Anchor, (f64, f64))] = &[
             ("one Retina screen", &[retina], fine(2000.0, 0.0), (836.0, 31.0)),
             (
                 "a notch makes the bar high",
@@ -204,7 +225,7 @@ mod tests {
             (
                 "an icon without width is not shown",
                 &[retina],
-                Some(IconRect {
+                Anchor::Icon(IconRect {
                     x: 0.0,
                     y: 0.0,
                     width: 0.0,
@@ -215,12 +236,12 @@ mod tests {
             (
                 "no icon told: the main screen's corner",
                 &[beside, retina],
-                None,
+                Anchor::Corner,
                 (3066.0, 31.0),
             ),
         ];
-        for (what, screens, icon, (x, y)) in table {
-            let (place, _) = place(*icon, screens, PANEL);
+        for (what, screens, anchor, (x, y)) in table {
+            let (place, _) = place(*anchor, screens, PANEL);
             assert_eq!((place.x, place.y), (*x, *y), "{what}");
         }
     }
@@ -231,13 +252,20 @@ mod tests {
             bottom: 60.0,
             ..screen(0.0, 0.0, 800.0, 480.0, 1.0, 24.0)
         };
-        let (place, height) = place(None, &[low], PANEL);
+        let (place, height) = place(Anchor::Corner, &[low], PANEL);
         assert_eq!((place.y, height), (30.0, 384.0));
         assert!(place.y + height <= low.height - low.bottom);
     }
 
     #[test]
+    fn gu_05_without_an_icon_to_be_seen_it_opens_in_the_middle() {
+        let main = screen(0.0, 0.0, 1512.0, 982.0, 2.0, 25.0);
+        let (place, _) = place(Anchor::Middle, &[main], PANEL);
+        assert_eq!((place.x, place.y), (576.0, 254.0));
+    }
+
+    #[test]
     fn without_a_screen_it_is_somewhere() {
-        assert_eq!(place(None, &[], PANEL).1, PANEL.height);
+        assert_eq!(place(Anchor::Corner, &[], PANEL).1, PANEL.height);
     }
 }

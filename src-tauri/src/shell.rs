@@ -121,6 +121,11 @@ impl Shell {
         self.inner().crash = None;
     }
 
+    /// Whether the system shows no icon of ours.
+    pub fn is_icon_hidden(&self) -> bool {
+        self.inner().icon_hidden
+    }
+
     /// Whether the system hides the icon.
     pub fn set_icon_hidden(&self, hidden: bool) {
         self.inner().icon_hidden = hidden;

@@ -130,7 +130,6 @@ fn set_up(tauri: &mut App, background: bool) {
     if let Some(tray) = tray::make(app) {
         app.manage(tray);
     }
-    Shell::of(app).set_icon_hidden(platform::is_icon_hidden(app));
     let first = Shell::of(app).facts().first_run;
     // Where icons are everywhere, the icon is all that a start shows.
     if first || !background && cfg!(not(target_os = "macos")) {

@@ -16,6 +16,7 @@ use crate::glance::glance;
 use crate::notices::Notices;
 use crate::notify;
 use crate::panel;
+use crate::platform;
 use crate::pulse::Pulse;
 use crate::quit::{self, Patience};
 use crate::shell::Shell;
@@ -28,6 +29,9 @@ const WATCHED: Duration = Duration::from_millis(250);
 /// Between two looks otherwise.
 const ALONE: Duration = Duration::from_secs(5);
 
+/// So many looks apart it is looked whether there is an icon.
+const LOOKS_BETWEEN_ICONS: u32 = 8;
+
 /// Watches until the app ends. `woken` hears of everything that should be looked at at once.
 pub fn begin(app: &AppHandle, woken: Receiver<()>) {
     let (looking, hurrying) = (app.clone(), app.clone());
@@ -37,6 +41,7 @@ pub fn begin(app: &AppHandle, woken: Receiver<()>) {
     );
     let mut watch = Watch {
         app: app.clone(),
+        looks: 0,
         pulse,
         told: None,
         notices: Notices::default(),
@@ -61,6 +66,7 @@ pub fn begin(app: &AppHandle, woken: Receiver<()>) {
 
 struct Watch {
     app: AppHandle,
+    looks: u32,
     pulse: Pulse,
     /// What the windows were last told, and which windows.
     told: Option<(Snapshot, Facts, BTreeSet<String>)>,
@@ -98,6 +104,11 @@ impl Watch {
             if !notices.is_empty() {
                 notify::show(notify::word(&notices, snapshot, wanted, &words, &TimeZone::system()));
             }
+        }
+        // A system places an icon some time after it was made, and may put it away at any time.
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_BETWEEN_ICONS) {
+            shell.set_icon_hidden(platform::is_icon_hidden(&app));
         }
         self.awake.keep(running.as_ref(), wanted.keep_awake);
         self.update.look(&app, wanted.check_updates);

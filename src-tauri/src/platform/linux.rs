@@ -1,7 +1,7 @@
 //! Linux: a desktop that may have a tray or none, and windows like any other's.
 
 use tauri::tray::TrayIcon;
-use tauri::{App, AppHandle, Builder, Manager as _, WebviewWindow, WebviewWindowBuilder, Wry};
+use tauri::{App, AppHandle, Builder, WebviewWindow, WebviewWindowBuilder, Wry};
 
 /// What the frame needs to know before it is built.
 pub fn prepare(builder: Builder<Wry>) -> Builder<Wry> {
@@ -60,9 +60,9 @@ pub fn describe_icon(_icon: &TrayIcon, _sentence: &str) -> tauri::Result<()> {
     Ok(())
 }
 
-/// Whether the desktop is known to show no icon: what a tray shows cannot be asked, only whether there is one of ours.
-pub fn is_icon_hidden(app: &AppHandle) -> bool {
-    app.try_state::<crate::tray::Tray>().is_none()
+/// What a desktop shows cannot be asked, and none has a switch for it.
+pub fn is_icon_hidden(_app: &AppHandle) -> bool {
+    false
 }
 
 /// The owner's language, as the environment tells it.
