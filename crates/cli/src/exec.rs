@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
@@ -68,8 +69,8 @@ fn router(paths: &Paths) -> anyhow::Result<Link> {
     let Some(config) = Config::read(&paths.config)? else {
         bail!("no router is known here: `claude-proxy-router join LINK`, with a link that `devices add` printed");
     };
-    let near = config.hosts.iter().copied().find(|host| host.is_loopback());
-    let any = config.hosts.iter().any(|host| host.is_unspecified());
+    let near = config.hosts.iter().copied().find(IpAddr::is_loopback);
+    let any = config.hosts.iter().any(IpAddr::is_unspecified);
     let host = match (near, any) {
         (Some(near), _) => near,
         (None, true) => std::net::Ipv4Addr::LOCALHOST.into(),

@@ -98,7 +98,7 @@ enum Command {
     /// Stop the running router; running answers have ten seconds to end.
     Stop,
     #[command(flatten)]
-    Order(orders::Order),
+    Verb(orders::Verb),
     /// Run the pretended Anthropic alone, for tests.
     #[command(hide = true)]
     Sandbox(make_believe::Options),
@@ -145,7 +145,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Stop => client::stop(&paths),
-        Command::Order(order) => orders::run(&paths, order),
+        Command::Verb(verb) => orders::run(&paths, verb),
         Command::Sandbox(options) => make_believe::run(&options),
     }
 }

@@ -9,7 +9,7 @@ use crate::{client, history, show};
 
 /// A seat goes by its name, its e-mail address, its organisation or its id.
 #[derive(Subcommand)]
-pub(crate) enum Order {
+pub(crate) enum Verb {
     /// Give a seat nothing more, or the whole router; what runs goes on.
     Pause {
         /// The seat; without one, the whole router.
@@ -141,7 +141,7 @@ impl Policy {
 }
 
 /// Has the running router do it, and prints what it tells.
-pub(crate) fn run(paths: &Paths, order: Order) -> anyhow::Result<()> {
+pub(crate) fn run(paths: &Paths, verb: Verb) -> anyhow::Result<()> {
     let order_to = |command| client::command(paths, &command).map(drop);
     let told = |command, json, words: fn(&Value) -> String| {
         let reply = client::command(paths, &command)?;
@@ -151,21 +151,21 @@ pub(crate) fn run(paths: &Paths, order: Order) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    match order {
-        Order::Pause { seat } => order_to(Command::Pause { seat }),
-        Order::Resume { seat } => order_to(Command::Resume { seat }),
-        Order::Drain { seat } => order_to(Command::Drain { seat }),
-        Order::Order { seats } => order_to(Command::Order { seats }),
-        Order::Reserve { seat, percent } => order_to(Command::Reserve { seat, percent }),
-        Order::Limit { seat, percent } => order_to(Command::Limit { seat, percent }),
-        Order::ExtraUsage { seat, policy } => order_to(Command::ExtraUsage {
+    match verb {
+        Verb::Pause { seat } => order_to(Command::Pause { seat }),
+        Verb::Resume { seat } => order_to(Command::Resume { seat }),
+        Verb::Drain { seat } => order_to(Command::Drain { seat }),
+        Verb::Order { seats } => order_to(Command::Order { seats }),
+        Verb::Reserve { seat, percent } => order_to(Command::Reserve { seat, percent }),
+        Verb::Limit { seat, percent } => order_to(Command::Limit { seat, percent }),
+        Verb::ExtraUsage { seat, policy } => order_to(Command::ExtraUsage {
             seat,
             policy: policy.map(|policy| policy.word().to_owned()),
         }),
-        Order::TryNow { seat } => order_to(Command::TryNow { seat }),
-        Order::Rename { seat, name } => order_to(Command::Rename { seat, name }),
-        Order::Rescan => order_to(Command::Rescan),
-        Order::Requests {
+        Verb::TryNow { seat } => order_to(Command::TryNow { seat }),
+        Verb::Rename { seat, name } => order_to(Command::Rename { seat, name }),
+        Verb::Rescan => order_to(Command::Rescan),
+        Verb::Requests {
             limit,
             before,
             seat,
@@ -182,10 +182,10 @@ pub(crate) fn run(paths: &Paths, order: Order) -> anyhow::Result<()> {
             };
             told(command, json, history::requests)
         }
-        Order::Switches { limit, json } => told(Command::Switches { limit }, json, history::switches),
-        Order::Why { request, json } => told(Command::Why { request }, json, history::why),
-        Order::Settings { json } => told(Command::Settings, json, settings),
-        Order::Set { key, value } => {
+        Verb::Switches { limit, json } => told(Command::Switches { limit }, json, history::switches),
+        Verb::Why { request, json } => told(Command::Why { request }, json, history::why),
+        Verb::Settings { json } => told(Command::Settings, json, settings),
+        Verb::Set { key, value } => {
             // What is no JSON is text.
             let value = value.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)));
             let value = value.unwrap_or_default();

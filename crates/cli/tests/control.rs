@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
-#[allow(dead_code, reason = "each test program uses a part of it")]
 mod support;
 
 use std::fs;

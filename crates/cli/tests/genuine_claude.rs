@@ -2,7 +2,7 @@
 //!
 //! Only where `GENUINE_CLAUDE` names it, and only where loopback is all there is; `scripts/test` sees to both.
 
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "the helpers are tests, too")]
+#![expect(clippy::unwrap_used, reason = "the helpers are tests, too")]
 
 mod support;
 

@@ -7,7 +7,6 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "the helpers are tests, too")]
 
-#[allow(dead_code, reason = "the rest is for those who go through a router")]
 mod support;
 
 use std::collections::BTreeMap;

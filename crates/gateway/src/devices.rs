@@ -405,9 +405,9 @@ impl Devices {
     ///
     /// # Errors
     /// If there is no such device, or nothing can be saved.
-    pub fn limit(&self, named: &str, seats: Option<Vec<String>>) -> Result<DeviceView, DeviceError> {
+    pub fn limit(&self, named: &str, seats: Option<&[String]>) -> Result<DeviceView, DeviceError> {
         self.replace(named, |device| {
-            device.seats = seats.as_deref().map(ids);
+            device.seats = seats.map(ids);
             Ok(())
         })
         .map(|device| device.view())
@@ -606,7 +606,7 @@ mod tests {
         assert!(devices.rename("laptop", "first device").is_err());
         assert_eq!(fs::read(folder.path().join("devices.json")).unwrap(), before);
         assert_eq!(devices.rename("laptop", "Laptop").unwrap().name, "Laptop");
-        let limited = devices.limit("laptop", Some(vec!["a/o".into()])).unwrap();
+        let limited = devices.limit("laptop", Some(&["a/o".into()])).unwrap();
         assert_eq!(limited.seats, Some(vec!["a/o".to_owned()]));
         assert_eq!(devices.limit(FIRST, None).unwrap().seats, None);
     }

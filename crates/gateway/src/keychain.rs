@@ -9,7 +9,6 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -37,8 +36,6 @@ pub struct Keychain {
     listing: Arc<dyn Listing>,
     account: String,
     refusals: Refusals,
-    read_limit: Duration,
-    write_limit: Duration,
 }
 
 impl Keychain {
@@ -49,17 +46,6 @@ impl Keychain {
             listing,
             account: items::account(user),
             refusals: Refusals::load(refusals),
-            read_limit: security::READ_LIMIT,
-            write_limit: security::WRITE_LIMIT,
-        }
-    }
-
-    /// The same, with other time limits for reading and writing.
-    pub fn with_limits(self, read_limit: Duration, write_limit: Duration) -> Self {
-        Self {
-            read_limit,
-            write_limit,
-            ..self
         }
     }
 
@@ -83,7 +69,7 @@ impl Keychain {
             return Err(KeychainError::Permission.into());
         }
         asking.note(&format!("Keychain item {service}"));
-        let found = security::find(&*self.tool, service, &self.account, self.read_limit);
+        let found = security::find(&*self.tool, service, &self.account);
         match found {
             Ok(Found::Value(text)) => {
                 self.refusals.forget(service);
@@ -175,7 +161,7 @@ impl Store for Keychain {
                 "macOS asks for permission to write the Keychain item",
             )));
         }
-        match security::write(&*self.tool, &line, self.write_limit)? {
+        match security::write(&*self.tool, &line)? {
             Ended::Late => {
                 let until = self.refusals.note(&writing, now);
                 tracing::warn!(

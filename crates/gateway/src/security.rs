@@ -15,9 +15,9 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How long a read may take.
-pub const READ_LIMIT: Duration = Duration::from_secs(2);
+const READ_LIMIT: Duration = Duration::from_secs(2);
 /// How long a write may take.
-pub const WRITE_LIMIT: Duration = Duration::from_secs(10);
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// The tool's buffer for one line of its standard input. Of a longer line it runs the beginning, and prints the rest.
 const LINE_BUFFER: usize = 4_096;
 /// An item holds a few kilobytes.
@@ -118,9 +118,9 @@ pub enum Found {
 ///
 /// # Errors
 /// If the tool cannot be started.
-pub fn find(tool: &dyn Tool, service: &str, account: &str, limit: Duration) -> io::Result<Found> {
+pub fn find(tool: &dyn Tool, service: &str, account: &str) -> io::Result<Found> {
     let arguments = ["find-generic-password", "-a", account, "-w", "-s", service];
-    let (ended, output) = tool.run(&arguments, &[], limit)?;
+    let (ended, output) = tool.run(&arguments, &[], READ_LIMIT)?;
     Ok(match ended {
         Ended::Late => Found::Refused,
         Ended::With(Some(0)) => Found::Value(value(output)),
@@ -160,8 +160,8 @@ pub fn line(service: &str, account: &str, secret: &[u8]) -> Option<String> {
 ///
 /// # Errors
 /// If the tool cannot be started.
-pub fn write(tool: &dyn Tool, line: &str, limit: Duration) -> io::Result<Ended> {
-    Ok(tool.run(&["-i"], line.as_bytes(), limit)?.0)
+pub fn write(tool: &dyn Tool, line: &str) -> io::Result<Ended> {
+    Ok(tool.run(&["-i"], line.as_bytes(), WRITE_LIMIT)?.0)
 }
 
 #[cfg(test)]

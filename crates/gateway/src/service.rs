@@ -250,6 +250,45 @@ mod tests {
         );
     }
 
+    /// Runs a checker on a file with that text, where it is to be had.
+    fn passes(name: &str, text: &[u8], check: impl Fn(&Path) -> std::process::Command) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        match check(&file).output() {
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.success() && said.is_empty(), "{said}");
+            }
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}"),
+        }
+    }
+
+    #[test]
+    fn ld_01_pythons_plistlib_reads_the_agent_and_systemd_finds_no_fault_in_the_unit() {
+        let plan = Plan {
+            program: "/bin/true".into(),
+            ..plan()
+        };
+        passes("agent.plist", &written(&plan.launch_agent()), |file| {
+            let script = "import plistlib, sys; a = plistlib.load(open(sys.argv[1], 'rb')); \
+                          assert a['KeepAlive'] == {'SuccessfulExit': False} and a['RunAtLoad'] is True; \
+                          assert a['ProgramArguments'][:3] == ['/bin/true', 'start', '--log'], a";
+            let mut command = std::process::Command::new("python3");
+            command.args(["-c", script]).arg(file);
+            command
+        });
+        passes(UNIT, plan.systemd_unit().as_bytes(), |file| {
+            let mut command = std::process::Command::new("systemd-analyze");
+            command
+                .args(["--user", "--man=no", "--recursive-errors=no", "verify"])
+                .arg(file);
+            // It wants a place for a manager of its own.
+            command.env("XDG_RUNTIME_DIR", file.parent().unwrap());
+            command
+        });
+    }
+
     #[test]
     fn the_earlier_tools_agent_is_known() {
         for words in [

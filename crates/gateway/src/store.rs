@@ -137,12 +137,15 @@ impl Batch {
     }
 }
 
+/// The last reading of each window that was written down: how full it was, in basis points, and when that was, in
+/// milliseconds since the epoch.
+type Noted = BTreeMap<(AccountId, WindowKind), (u16, i64)>;
+
 /// The open file.
 pub struct Store {
     db: Connection,
     path: PathBuf,
-    /// The last reading of each window that was written down.
-    noted: BTreeMap<(AccountId, WindowKind), (u16, i64)>,
+    noted: Noted,
 }
 
 impl Store {
@@ -212,7 +215,7 @@ impl Store {
         let begun = self
             .db
             .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let mut noted = Vec::new();
+        let mut noted = Noted::new();
         for seat in batch.seats.values() {
             write_seat(&begun, seat)?;
             if keeps_history {
@@ -565,12 +568,7 @@ fn write_seat(db: &Connection, seat: &SeatMemory) -> rusqlite::Result<()> {
 }
 
 /// Writes down how full the windows are, where that is news.
-fn write_usage(
-    db: &Connection,
-    seat: &SeatMemory,
-    known: &BTreeMap<(AccountId, WindowKind), (u16, i64)>,
-    noted: &mut Vec<((AccountId, WindowKind), (u16, i64))>,
-) -> rusqlite::Result<()> {
+fn write_usage(db: &Connection, seat: &SeatMemory, known: &Noted, noted: &mut Noted) -> rusqlite::Result<()> {
     for (kind, window) in &seat.windows {
         let (used, at) = (window.used.basis_points(), window.observed_at.as_millisecond());
         let key = (seat.id.clone(), kind.clone());
@@ -580,7 +578,7 @@ fn write_usage(
         if is_news {
             db.prepare_cached("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?)")?
                 .execute(params![seat.id.as_str(), kind.word(), at, used])?;
-            noted.push((key, (used, at)));
+            noted.insert(key, (used, at));
         }
     }
     Ok(())

@@ -172,7 +172,7 @@ impl Running {
             }
             Command::LimitDevice { id, seats } => {
                 let (seats, devices) = (self.seats(seats)?, Arc::clone(self.gateway.devices()));
-                json(blocking(move || Ok(devices.limit(&id, seats)?)).await?)
+                json(blocking(move || Ok(devices.limit(&id, seats.as_deref())?)).await?)
             }
             Command::Addresses => {
                 let candidates = here();

@@ -134,7 +134,7 @@ impl Cause {
 
     /// Whether what rested comes back by and by, rather than with its first success.
     const fn comes_back_slowly(self) -> bool {
-        matches!(self, Self::Limit | Self::ExtraUsage | Self::Faults)
+        matches!(self, Self::Limit | Self::ExtraUsage)
     }
 }
 

@@ -323,7 +323,7 @@ impl Pool {
                 served(account, request, since, allowed, now);
             }
             for rest in consequence.rests {
-                let bench = rest.of(account, now);
+                let Some(bench) = rest.of(account, now) else { continue };
                 if (bench.cause, bench.source) == (Cause::Limit, Source::Rule)
                     && let Some(polls) = self.polls.get_mut(&lease.account)
                 {
@@ -591,10 +591,12 @@ impl Pool {
                     return;
                 };
                 account.faults += 1;
-                let failing = account.benches.iter().find(|bench| bench.cause == Cause::Faults);
-                // A rest that runs is not made longer by those who had nowhere else to go.
-                if failing.map_or(account.faults >= FAULTS, |failing| !failing.runs(now)) {
-                    account.rest(Rest::Ruled(Scope::Seat, Cause::Faults, outcome::FAILING).of(account, now));
+                let is_on_trial = account.benches.iter().any(|bench| bench.cause == Cause::Faults);
+                let rest = Rest::Ruled(Scope::Seat, Cause::Faults, outcome::FAILING);
+                if (is_on_trial || account.faults >= FAULTS)
+                    && let Some(bench) = rest.of(account, now)
+                {
+                    account.rest(bench);
                 }
             }
             Note::Trouble(trouble) => {
@@ -626,7 +628,9 @@ impl Pool {
             && served_elsewhere
         {
             let scope = Scope::Model(model.into());
-            account.rest(Rest::Ruled(scope, Cause::NotInPlan, NOT_IN_PLAN).of(account, now));
+            if let Some(bench) = Rest::Ruled(scope, Cause::NotInPlan, NOT_IN_PLAN).of(account, now) {
+                account.rest(bench);
+            }
         }
     }
 
@@ -782,21 +786,22 @@ fn served(account: &mut Account, request: &Request, since: Timestamp, allowed: b
 }
 
 impl Rest {
-    /// The rest as it is set now.
-    fn of(self, account: &Account, now: Timestamp) -> Bench {
-        match self {
-            Self::Told(bench) => bench,
-            Self::Ruled(scope, cause, length) => {
-                let length = match length {
-                    Length::Fixed(length) => length,
-                    Length::Growing(first, most) => account
-                        .benches
-                        .iter()
-                        .find(|bench| bench.cause == cause && bench.scope == scope)
-                        .map_or(first, |bench| bench.grown(first, most)),
-                };
-                Bench::new(scope, cause, Source::Rule, now, now + length)
-            }
+    /// The rest as it is set now. One of our own rules that runs is not made longer by those who had nowhere else to
+    /// go: `None`.
+    fn of(self, account: &Account, now: Timestamp) -> Option<Bench> {
+        let (scope, cause, length) = match self {
+            Self::Told(bench) => return Some(bench),
+            Self::Ruled(scope, cause, length) => (scope, cause, length),
+        };
+        let mut before = account.benches.iter();
+        let before = before.find(|bench| bench.cause == cause && bench.scope == scope);
+        if before.is_some_and(|bench| bench.runs(now)) {
+            return None;
         }
+        let length = match length {
+            Length::Fixed(length) => length,
+            Length::Growing(first, most) => before.map_or(first, |bench| bench.grown(first, most)),
+        };
+        Some(Bench::new(scope, cause, Source::Rule, now, now + length))
     }
 }

@@ -44,6 +44,16 @@ impl From<Next> for Then {
     }
 }
 
+/// The event, its outcome, what the owner says of extra usage, what follows, what rests, what is noted.
+type Row = (
+    &'static str,
+    Outcome,
+    ExtraUsage,
+    Then,
+    Vec<&'static str>,
+    Option<Trouble>,
+);
+
 #[test]
 fn the_table() {
     use ExtraUsage::{Allowed, Last, Never};
@@ -57,7 +67,7 @@ fn the_table() {
     };
     let noted = Some;
     #[rustfmt::skip]
-    let rows: Vec<(&str, O, ExtraUsage, Then, Vec<&str>, Option<Trouble>)> = vec![
+    let rows: Vec<Row> = vec![
         ("200", O::Served, Last, Then::Deliver, vec![], None),
         ("429, five hours", O::Limited(five()), Last, Then::Free, vec!["window:fiveHour limit 3600"], None),
         ("429, two windows", O::Limited(both()), Last, Then::Free, vec!["window:fiveHour limit 600", "window:weekly limit 200000"], None),

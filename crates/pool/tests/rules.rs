@@ -108,7 +108,12 @@ fn five_failures_in_a_row_open_the_breaker_and_one_probe_at_a_time_closes_it() {
     end(&mut pool, probe, Outcome::Faulty, 41);
     assert_eq!(until(&pool, Cause::Faults), Some(101), "twice as long");
     on_a(&mut pool, Outcome::Served, 102);
-    assert_eq!(stands(&pool, "A", &plain(), 103), Ok(Tier::Ready));
+    on_a(&mut pool, Outcome::Faulty, 103);
+    assert_eq!(
+        stands(&pool, "A", &plain(), 104),
+        Ok(Tier::Ready),
+        "closed: it takes five again"
+    );
 }
 
 #[test]
@@ -415,6 +420,13 @@ fn the_seat_that_returns_first_is_tried_rather_than_refusing_and_its_failure_doe
     let Granted { lease, reason, .. } = pool.acquire(&plain(), at(20)).unwrap();
     assert_eq!((lease.account(), reason), (&id("B"), Reason::ReturnsFirst));
     end(&mut pool, lease, Outcome::Unpaid, 20);
+    let granted = pool.acquire(&plain(), at(1_799)).unwrap();
+    assert_eq!(
+        granted.lease.account(),
+        &id("B"),
+        "it returns first still: a try made while it rests does not put it off"
+    );
+    pool.settle(granted.lease, &End::Withdrawn, at(20));
     let tried = Request {
         tried: vec![id("B"), id("C")],
         ..plain()

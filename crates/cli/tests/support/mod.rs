@@ -1,6 +1,13 @@
 //! The router over its sandbox, the genuine Claude Code, and a wire between the two that can be read afterwards.
 
+#![allow(
+    dead_code,
+    clippy::print_stderr,
+    reason = "each test program uses a part of it, and says what it skips"
+)]
+
 pub(crate) mod claude;
+pub(crate) mod own;
 pub(crate) mod wire;
 
 use std::fs::File;

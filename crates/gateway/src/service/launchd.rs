@@ -32,6 +32,11 @@ impl Launchd {
         }
     }
 
+    /// Whether this machine has launchd.
+    pub fn is_here() -> bool {
+        Path::new(LAUNCHCTL).exists()
+    }
+
     /// Its file.
     pub fn file(&self) -> PathBuf {
         self.folder().join(format!("{LABEL}.plist"))
@@ -103,7 +108,7 @@ impl Launchd {
             return Err(ServiceError::Brew(brew));
         }
         // The crate panics without it.
-        match Path::new(LAUNCHCTL).exists() {
+        match Self::is_here() {
             true => Ok(()),
             false => Err(ServiceError::NoManager("launchctl")),
         }

@@ -7,6 +7,11 @@ for argument; do printf '%s\n' "$argument"; done >>"$here/argv"
 printf '%s\n' -- >>"$here/argv"
 
 case $how in
+slow)
+    mkdir "$here/busy" || echo "$*" >>"$here/overlaps"
+    sleep 0.1
+    rmdir "$here/busy"
+    ;;
 status-*) [ "$1" = -i ] || exit "${how#status-}" ;;
 asks) [ "$1" = -i ] || { sleep 300 & echo $! >>"$here/children"; wait; } ;;
 esac

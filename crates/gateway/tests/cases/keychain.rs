@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gateway::credential::{Files, Store as _};
+use gateway::credential::{Document, Files, Place, Store as _};
 use gateway::items::{Item, Listing};
 use gateway::keychain::Keychain;
-use gateway::reads::Why;
-use gateway::security::{self, Security};
+use gateway::lock::{Judgement, ProfileLock};
+use gateway::profile::Profile;
+use gateway::reads::{Asking, Reads, Why};
+use gateway::security::{self, Ended, Found, Security, Tool};
 use gateway::snapshot::{LoginTrouble, SeatState};
 use jiff::Timestamp;
 use sandbox::{Answer, Seat};
@@ -20,8 +22,22 @@ use sha2::{Digest as _, Sha256};
 
 use crate::support::{Bench, Log, MESSAGES, OPUS, T, seat, write_login};
 
-/// Long enough for a script on a busy machine, short enough to wait for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The tool, waited for as long as a busy machine needs, but where it is told to hang.
+struct Patient {
+    tool: Security,
+    how: PathBuf,
+}
+
+impl Tool for Patient {
+    fn run(&self, arguments: &[&str], input: &[u8], limit: Duration) -> io::Result<(Ended, Vec<u8>)> {
+        let wanted = if arguments[0] == "-i" { 10 } else { 2 };
+        assert_eq!(limit, Duration::from_secs(wanted), "{arguments:?}");
+        let how = fs::read_to_string(&self.how).unwrap_or_default();
+        let hangs = how == "asks" || how.contains("late");
+        let limit = Duration::from_secs(if hangs { 2 } else { 60 });
+        self.tool.run(arguments, input, limit)
+    }
+}
 
 /// A Mac's Keychain: the pretended tool and its items.
 struct Mac {
@@ -66,10 +82,12 @@ impl Mac {
     }
 
     fn keychain(dir: &Path, user: &str) -> Arc<Keychain> {
-        let tool = Arc::new(Security::new(dir.join("security")));
+        let tool = Arc::new(Patient {
+            tool: Security::new(dir.join("security")),
+            how: dir.join("how"),
+        });
         let listing = Arc::new(Items(dir.join("items")));
-        let keychain = Keychain::new(tool, listing, Some(user), dir.join("state.json"));
-        Arc::new(keychain.with_limits(PATIENCE, PATIENCE))
+        Arc::new(Keychain::new(tool, listing, Some(user), dir.join("state.json")))
     }
 
     /// How the tool behaves from now on.
@@ -277,9 +295,9 @@ async fn kc_02_a_dialog_that_nobody_answers_is_asked_once_in_half_an_hour_then_i
 
     // What was remembered is remembered by the next process.
     let next = Mac::keychain(mac.dir.path(), "me");
-    let reads = gateway::reads::Reads::default();
-    let profile = gateway::profile::Profile::named(bench.dir("A"), "A".into());
-    let asking = |now| gateway::reads::Asking {
+    let reads = Reads::default();
+    let profile = Profile::named(bench.dir("A"), "A".into());
+    let asking = |now| Asking {
         why: Why::First,
         now,
         reads: &reads,
@@ -464,6 +482,84 @@ async fn kc_06_no_secret_is_on_a_command_line_in_a_log_or_a_file_or_the_status()
             assert!(!text.contains(secret), "{secret} in the {place}: {text}");
         }
     }
+}
+
+#[test]
+fn kc_06_what_the_keychain_itself_says_and_logs_holds_no_secret() {
+    let (log, _guard) = Log::of_this_test();
+    let home = tempfile::tempdir().unwrap();
+    let profile = Profile::named(home.path().join("A"), "A".into());
+    fs::create_dir(&profile.dir).unwrap();
+    let service = service(&profile.dir.display().to_string());
+    let text = document("tok-A", "rt-A", T, &json!({"mcpOAuth": {"token": "mcp-secret"}})).to_string();
+    let long = document("tok-A", "rt-A", T, &json!({"pad": "mcp-secret".repeat(300)})).to_string();
+    let now = Timestamp::from_second(T).unwrap();
+    let mut said = String::new();
+    for how in [
+        "",
+        "asks",
+        "late",
+        "late-but-done",
+        "drops-writes",
+        "status-1",
+        "status-36",
+        "status-44",
+        "status-51",
+    ] {
+        for (stored, written) in [(&text, &text), (&text, &long), (&long[..70].to_owned(), &text)] {
+            let mac = Mac::new();
+            mac.put_named(&service, stored);
+            mac.behaves(how);
+            let reads = Reads::default();
+            let asking = Asking {
+                why: Why::First,
+                now,
+                reads: &reads,
+            };
+            let lock = ProfileLock::take(&profile.dir, Judgement::ByAge, now).unwrap();
+            let document = Document::parse(written.clone().into(), Place::Item(service.clone())).unwrap();
+            let read = mac.keychain.read(&profile, &asking).err();
+            let storage = lock.for_writing(Judgement::ByAge, now).unwrap();
+            let write = mac.keychain.write(&profile, &document, &storage, now).err();
+            said += &format!("{how}: {read:?} {write:?} {:?} {:?}\n", reads.all(), mac.calls());
+        }
+    }
+    for wanted in ["Permission", "Locked", "Unknown", "TooLong", "Damaged"] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert!(log.text().contains("macOS asks"), "{}", log.text());
+    for secret in [
+        "tok-A",
+        "rt-A",
+        "mcp-secret",
+        "746f6b2d41",
+        "72742d41",
+        "6d63702d736563726574",
+    ] {
+        assert!(!said.contains(secret), "{secret}: {said}");
+        assert!(!log.text().contains(secret), "{secret}: {}", log.text());
+    }
+}
+
+#[test]
+fn kc_02_the_tool_runs_once_at_a_time() {
+    let mac = Mac::new();
+    mac.put_named("Claude Code-credentials", "{}");
+    mac.behaves("slow");
+    let tool = Patient {
+        tool: Security::new(mac.dir.path().join("security")),
+        how: mac.dir.path().join("how"),
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| {
+                let found = security::find(&tool, "Claude Code-credentials", "me").unwrap();
+                assert!(matches!(found, Found::Value(text) if text == b"{}"));
+            });
+        }
+    });
+    assert_eq!(mac.reads(), 5);
+    assert!(!mac.dir.path().join("overlaps").exists());
 }
 
 /// Every file below `folder`.
@@ -714,7 +810,6 @@ async fn kc_no_line_ever_reaches_the_tools_buffer() {
 
 #[test]
 fn kc_the_pretended_tool_cuts_a_long_line_as_the_real_one_does() {
-    use gateway::security::Tool as _;
     let mac = Mac::new();
     let tool = Security::new(mac.dir.path().join("security"));
     let line = format!(

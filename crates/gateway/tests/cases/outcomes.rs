@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::{
-    Bench, COUNT_TOKENS, FABLE, MESSAGES, OPUS, SONNET, T, in_session, messages, seat, stream_body, turn_body,
-    with_fable,
+    Bench, COUNT_TOKENS, ENCODINGS, FABLE, MESSAGES, OPUS, SONNET, T, in_session, messages, seat, stream_body,
+    turn_body, with_fable,
 };
 
 const UNIFIED: &str = "anthropic-ratelimit-unified-";
@@ -212,6 +212,49 @@ async fn lm_16_a_missing_feature_is_looked_for_elsewhere_once_and_remembered() {
     let reply = bench.send(long_turn("three")).await;
     assert_eq!(reply.status, 400, "as it came");
     assert_eq!(bench.tokens(MESSAGES).len(), 1, "nobody has it, so one is asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hd_12_compressed_refusals_are_understood_like_plain_ones() {
+    let error = Answer::error;
+    let revoked = "OAuth token has been revoked. Please obtain a new token.";
+    let organisation = "OAuth authentication is currently not allowed for this organization.";
+    let feature = "The long context beta is not yet available for this subscription.";
+    let rows = [
+        ("LM-15", error(403, "permission_error", organisation), "organization"),
+        (
+            "LM-15, as a 400",
+            error(400, "invalid_request_error", "This organization has been disabled."),
+            "organization",
+        ),
+        ("RF-07", error(403, "permission_error", revoked), "Refused"),
+        ("LM-16", error(400, "invalid_request_error", feature), "ready"),
+        (
+            "LM-16, as a 429",
+            error(
+                429,
+                "rate_limit_error",
+                "Extra usage is required for long context requests.",
+            ),
+            "ready",
+        ),
+        ("a stream that opens so", failing_stream("billing_error"), "payment"),
+    ];
+    let codings = || std::iter::once(None).chain(ENCODINGS.map(Some));
+    for (what, plain, rest) in rows {
+        for encoding in codings() {
+            let answer = match encoding {
+                None => plain.clone(),
+                Some(encoding) => plain.clone().encoded(encoding),
+            };
+            let seats = vec![seat("A", 0.1, 0.1), seat("B", 0.3, 0.3)];
+            let bench = Bench::with(seats, json!({"tokenRefresh": false})).await;
+            bench.sandbox.script("tok-A", MESSAGES, answer);
+            assert_eq!(bench.turn(OPUS).await.status, 200, "{what}, {encoding:?}");
+            assert_eq!(bench.tokens(MESSAGES), ["tok-A", "tok-B"], "{what}, {encoding:?}");
+            assert_eq!(rests(&bench, "A"), rest, "{what}, {encoding:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

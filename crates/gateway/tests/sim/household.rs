@@ -321,11 +321,16 @@ impl Household {
     /// Lives through its history, calms down, and is looked over.
     pub async fn live(mut self) -> Report {
         let mut rivals = self.rivals();
+        let (send, mut logins) = tokio::sync::mpsc::unbounded_channel();
+        self.log.lock().unwrap().logins = Some(send);
         let mut left = LIFE;
         let mut devices = tokio::task::JoinSet::new();
         while left > 0 {
             let pause = self.chance.between(5, 240).min(left);
-            tokio::time::sleep(Duration::from_secs(pause)).await;
+            let next = tokio::time::Instant::now() + Duration::from_secs(pause);
+            while let Ok(Some(name)) = tokio::time::timeout_at(next, logins.recv()).await {
+                self.log_in_meanwhile(&name).await;
+            }
             left -= pause;
             match self.chance.between(0, 100) {
                 0..55 => {
@@ -356,7 +361,10 @@ impl Household {
                 }
                 74..82 => self.kill_one().await,
                 82..86 => self.log_in_where_lost().await,
-                86..88 => self.log_in_meanwhile().await,
+                86..88 => {
+                    let name = SEATS[usize::from(self.chance.percent(50))];
+                    self.log_in_meanwhile(name).await;
+                }
                 88..91 => self.lock_for_a_while(),
                 _ => {}
             }
@@ -549,8 +557,7 @@ impl Household {
     }
 
     /// The owner logs in anew although nothing is wrong, perhaps in the middle of a renewal.
-    async fn log_in_meanwhile(&mut self) {
-        let name = SEATS[usize::from(self.chance.percent(50))];
+    async fn log_in_meanwhile(&mut self, name: &str) {
         match self.dead(name) && !self.renewing(name) {
             true => self.count_loss(name),
             false => self.forget_troubles(name),

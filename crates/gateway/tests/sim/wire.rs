@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use sandbox::{Sandbox, Verdict};
 use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
@@ -56,6 +58,8 @@ pub struct Log {
     pub longest_window_ms: u128,
     /// Pairs of ours that could not be saved at once, by their refresh token.
     pub kept_unsaved: BTreeSet<String>,
+    /// Told of seats whose owner logs in anew while a pair is on its way to us.
+    pub logins: Option<UnboundedSender<String>>,
     granted_to_us: usize,
     /// When the server made the pairs that are on their way to us, by their refresh token.
     made_for_us: BTreeMap<String, Instant>,
@@ -109,7 +113,7 @@ pub fn wire(
     let sandbox = sandbox.clone();
     BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
         let (inner, log, now_ms, sandbox) = (inner.clone(), Arc::clone(&log), Arc::clone(&now_ms), sandbox.clone());
-        let (fault, before, after) = {
+        let (fault, before, after, login) = {
             let mut chance = chance.lock().unwrap();
             let fault = chance.between(0, 100);
             let slow = chance.percent(15);
@@ -120,7 +124,7 @@ pub fn wire(
                     chance.seconds(0, 1)
                 }
             };
-            (fault, wait(&mut chance), wait(&mut chance))
+            (fault, wait(&mut chance), wait(&mut chance), chance.percent(4))
         };
         async move {
             if request.uri().path() != "/v1/oauth/token" {
@@ -183,10 +187,19 @@ pub fn wire(
                 let mut log = log.lock().unwrap();
                 let seat = log.seat_of.get(&token).cloned();
                 log.lost_seats.extend(seat);
-            } else if head.status.is_success() && who == Who::Us {
-                let mut log = log.lock().unwrap();
-                log.granted_to_us += 1;
-                log.made_for_us.insert(field(&body, "refresh_token"), Instant::now());
+            }
+            if !lost && head.status.is_success() && who == Who::Us {
+                let meanwhile = {
+                    let mut log = log.lock().unwrap();
+                    log.granted_to_us += 1;
+                    log.made_for_us.insert(field(&body, "refresh_token"), Instant::now());
+                    let seat = log.seat_of.get(&token).cloned().filter(|_| login && !log.calm);
+                    seat.zip(log.logins.clone())
+                };
+                if let Some((seat, logins)) = meanwhile {
+                    logins.send(seat).unwrap();
+                    tokio::time::sleep(Duration::from_secs(5)).await;
+                }
             }
             tokio::time::sleep(after).await;
             match lost {

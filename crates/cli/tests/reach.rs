@@ -1,0 +1,437 @@
+//! The owner's devices and how they reach the router: keys, limits, revocation, addresses, the commands for a device.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+use support::own::{FIRST_KEY, GLANCE, GUARD, Own};
+
+const LOCAL: std::net::IpAddr = std::net::IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Sends a turn with that key.
+async fn turn(address: SocketAddr, key: &str, stream: bool) -> Response<Incoming> {
+    let tcp = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await.unwrap();
+    tokio::spawn(connection);
+    let body = json!({"model": "claude-opus-5-5", "max_tokens": 9, "stream": stream,
+        "messages": [{"role": "user", "content": "hello"}]});
+    let request = Request::post("/v1/messages")
+        .header("host", "127.0.0.1")
+        .header("content-type", "application/json")
+        .header("x-router-key", key)
+        .body(Full::<Bytes>::from(body.to_string()))
+        .unwrap();
+    timeout(GUARD, sender.send_request(request))
+        .await
+        .expect("an answer")
+        .unwrap()
+}
+
+fn served_by(answer: &Response<Incoming>) -> &str {
+    let word = answer.headers()["x-claude-proxy-router"].to_str().unwrap();
+    word.split(';').next().unwrap()
+}
+
+/// The key that `devices add` printed.
+fn key_in(said: &str) -> String {
+    let start = said.find("rk-").unwrap_or_else(|| panic!("no key in: {said}"));
+    said[start..].split_whitespace().next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn each_device_has_a_key_of_its_own_and_a_revoked_one_is_cut_off_in_the_middle() {
+    let own = Own::new().await;
+    let (_router, address) = own.start(&json!({}), LOCAL).await;
+    let laptop = key_in(&own.done(&["devices", "add", "laptop"]).await);
+    let phone = key_in(&own.done(&["devices", "add", "phone"]).await);
+    assert_ne!(laptop, phone);
+    for key in [&*laptop, &*phone, FIRST_KEY] {
+        assert_eq!(turn(address, key, false).await.status(), 200);
+    }
+
+    own.sandbox
+        .script_always("*", "/v1/messages", sandbox::Answer::sse(stalling()));
+    let mut running = turn(address, &laptop, true).await;
+    let mut other = turn(address, &phone, true).await;
+    assert_eq!(
+        (running.status(), other.status()),
+        (200.try_into().unwrap(), 200.try_into().unwrap())
+    );
+    assert!(
+        timeout(GUARD, running.body_mut().frame())
+            .await
+            .unwrap()
+            .unwrap()
+            .is_ok()
+    );
+    assert!(timeout(GUARD, other.body_mut().frame()).await.unwrap().unwrap().is_ok());
+
+    let began = tokio::time::Instant::now();
+    let said = own.done(&["devices", "revoke", "laptop"]).await;
+    assert!(said.contains("shut out"), "{said}");
+    // The pretended Anthropic is silent for ten minutes yet: what ends the answer is the revocation.
+    let end = timeout(GUARD, async {
+        loop {
+            match running.body_mut().frame().await {
+                Some(Ok(_)) => {}
+                end => return end.map(|frame| frame.map(drop)),
+            }
+        }
+    });
+    assert!(
+        matches!(end.await.expect("it is cut"), Some(Err(_))),
+        "cut, and not ended as if it were whole"
+    );
+    println!("cut {} ms after the command was begun", began.elapsed().as_millis());
+    assert_eq!(
+        turn(address, &laptop, false).await.status(),
+        401,
+        "what follows is refused"
+    );
+    let still = timeout(GLANCE * 10, other.body_mut().frame()).await;
+    assert!(still.is_err(), "the other device's answer goes on");
+
+    let list: Vec<Value> = serde_json::from_str(&own.done(&["devices", "list", "--json"]).await).unwrap();
+    let told: Vec<_> = list
+        .iter()
+        .map(|device| (device["name"].as_str().unwrap(), device["revoked"] == true))
+        .collect();
+    assert_eq!(told, [("first device", false), ("laptop", true), ("phone", false)]);
+    assert_eq!(list[1]["requests"], 2);
+    let table = own.done(&["devices", "list"]).await;
+    assert!(table.contains("laptop (shut out)"), "{table}");
+    for place in [
+        own.output(),
+        table,
+        std::fs::read_to_string(own.path(".config/claude-proxy-router/devices.json")).unwrap(),
+    ] {
+        assert!(!place.contains(&laptop[3..]) && !place.contains(&phone[3..]), "{place}");
+    }
+}
+
+/// Some text, then ten minutes of silence.
+fn stalling() -> Vec<sandbox::SseStep> {
+    use sandbox::SseStep;
+    let delta = json!({"type": "content_block_delta", "delta": {"text": "first"}});
+    vec![
+        SseStep::event(json!({"type": "message_start"})),
+        SseStep::event(delta),
+        SseStep::Wait(600_000),
+        SseStep::event(json!({"type": "message_stop"})),
+    ]
+}
+
+#[tokio::test]
+async fn a_device_that_is_limited_to_a_seat_is_served_by_no_other() {
+    let own = Own::new().await;
+    let (_router, address) = own.start(&json!({}), LOCAL).await;
+    let key = key_in(&own.done(&["devices", "add", "office", "--seat", "spare"]).await);
+    for _ in 0..3 {
+        assert_eq!(served_by(&turn(address, &key, false).await), "spare");
+    }
+    assert_ne!(
+        served_by(&turn(address, FIRST_KEY, false).await),
+        "spare",
+        "the fullest of the three"
+    );
+    own.sandbox
+        .script_always("sk-ant-oat01-sandbox-spare", "/v1/messages", {
+            sandbox::Answer::rejected_five_hour(far() - 3_600, far())
+        });
+    let refused = turn(address, &key, false).await;
+    assert_eq!(refused.status(), 429, "and where that one is full, by nobody");
+    own.done(&["devices", "limit", "office"]).await;
+    assert_eq!(
+        turn(address, &key, false).await.status(),
+        200,
+        "until the limit is lifted"
+    );
+    let said = own.refused(&["devices", "limit", "office", "--seat", "nobody"]).await;
+    assert!(said.contains("`nobody`"), "{said}");
+}
+
+/// An hour from now, in seconds since the epoch.
+fn far() -> i64 {
+    use gateway::ports::{Clock as _, SystemClock};
+    SystemClock.now().as_second() + 3_600
+}
+
+#[tokio::test]
+async fn devices_are_added_and_shut_out_while_no_router_runs() {
+    let own = Own::new().await;
+    own.set(&json!({"port": 18_999}));
+    let said = own.done(&["devices", "add", "laptop", "--mode", "login"]).await;
+    let key = key_in(&said);
+    assert!(
+        said.contains(&format!("export ANTHROPIC_CUSTOM_HEADERS='x-router-key: {key}'")),
+        "{said}"
+    );
+    assert!(
+        said.contains("\"claudeCode.environmentVariables\"") && said.contains("sees the device's key"),
+        "{said}"
+    );
+    assert!(own.refused(&["devices", "add", "Laptop"]).await.contains("already"));
+    assert!(
+        own.refused(&["devices", "add", "x", "--seat", "work"])
+            .await
+            .contains("not running")
+    );
+    let said = own.refused(&["connect", "--mode", "login", "--key", FIRST_KEY]).await;
+    assert!(said.contains("never the settings' own"), "{said}");
+
+    let (_router, address) = own.start(&json!({}), LOCAL).await;
+    assert_eq!(turn(address, &key, false).await.status(), 200);
+    let said = own.done(&["connect", "--key", &key, "--form", "shell"]).await;
+    assert!(said.contains(&format!("export ANTHROPIC_AUTH_TOKEN={key}")), "{said}");
+    assert!(
+        said.contains("ENABLE_PROMPT_CACHING_1H=1") && said.contains("ENABLE_TOOL_SEARCH=true"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn exec_goes_through_the_router_or_says_why_it_goes_with_the_devices_own_login() {
+    let own = Own::new().await;
+    let (router, address) = own.start(&json!({}), LOCAL).await;
+    let said = own.done(&["devices", "add", "laptop"]).await;
+    let key = key_in(&said);
+    let link = said
+        .split('\'')
+        .find(|part| part.starts_with("claude-proxy-router://"))
+        .unwrap();
+
+    let device = Own::empty().await;
+    assert!(device.refused(&["exec", "--", "env"]).await.contains("join"));
+    device.done(&["join", link]).await;
+    let inside = device.done(&["exec", "--", "env"]).await;
+    for line in [
+        format!("ANTHROPIC_BASE_URL=http://{address}"),
+        format!("ANTHROPIC_AUTH_TOKEN={key}"),
+        "ENABLE_TOOL_SEARCH=true".into(),
+    ] {
+        assert!(inside.lines().any(|there| there == line), "{line} is not in {inside}");
+    }
+    let output = device.run(&["exec", "--", "sh", "-c", "exit 7"]).await;
+    assert_eq!(output.status.code(), Some(7), "the child's end is the command's");
+
+    own.done(&["devices", "revoke", "laptop"]).await;
+    let refused = device.refused(&["exec", "--", "env"]).await;
+    assert!(refused.contains("key:") && !refused.contains(&key), "{refused}");
+
+    own.done(&["stop"]).await;
+    drop(router);
+    let mut command = device.command(&["exec", "--", "env"]);
+    command
+        .env("ANTHROPIC_BASE_URL", format!("http://{address}"))
+        .env("ANTHROPIC_AUTH_TOKEN", &key);
+    let output = timeout(GUARD, command.output()).await.unwrap().unwrap();
+    assert!(output.status.success());
+    let (inside, told) = (
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    );
+    assert!(told.contains("does not answer") && told.contains("own login"), "{told}");
+    assert!(!inside.contains("ANTHROPIC"), "{inside}");
+}
+
+#[tokio::test]
+async fn ping_names_the_step_that_failed() {
+    let own = Own::empty().await;
+    let (_router, address) = own.start(&json!({}), LOCAL).await;
+    let silent = TcpListener::bind((LOCAL, 0)).await.unwrap();
+    let nobody = silent.local_addr().unwrap();
+    drop(silent);
+    let other = format!("http://{}", own.anthropic);
+    for (url, key, step) in [
+        (
+            format!("http://no-such-name.invalid:{}", address.port()),
+            FIRST_KEY,
+            "name:",
+        ),
+        (format!("http://{nobody}"), FIRST_KEY, "connect:"),
+        (other, FIRST_KEY, "service:"),
+        (format!("http://{address}"), "rk-not-this-one", "key:"),
+        (format!("http://{address}"), FIRST_KEY, "seat:"),
+    ] {
+        let said = own.refused(&["ping", &url, key]).await;
+        assert!(said.contains(step), "{url}: {said}");
+        assert!(!said.contains(key), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn sc_02_what_doctor_says_holds_no_secret_and_nobodys_name() {
+    let own = Own::new().await;
+    own.set(&json!({"port": support::own::free_port()}));
+    let nothing = own.done(&["doctor"]).await;
+    assert!(nothing.contains("not running"), "{nothing}");
+    let mut command = own.command(&["start", "--log", ".local/state/claude-proxy-router/log/router.log"]);
+    let _router = command
+        .current_dir(own.home())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let key = timeout(GUARD, async {
+        loop {
+            let output = own.run(&["devices", "add", "laptop"]).await;
+            if output.status.success() && own.run(&["status"]).await.status.success() {
+                return key_in(&String::from_utf8(output.stdout).unwrap());
+            }
+            sleep(GLANCE).await;
+        }
+    });
+    let key = key.await.unwrap();
+    let address = own.status().await["listening"][0].as_str().unwrap().parse().unwrap();
+    own.sandbox.script_always("*", "/v1/messages", sandbox::Answer::reset());
+    assert_eq!(turn(address, &key, false).await.status(), 502);
+    let said = own.done(&["doctor"]).await;
+    assert!(
+        said.contains("WARN") && said.contains(": 502"),
+        "the last troubles are in it: {said}"
+    );
+    assert!(said.contains("3. ") && said.contains("listening"), "{said}");
+    for seat in own.sandbox.seats() {
+        for secret in [
+            &seat.access_token,
+            &seat.refresh_token,
+            &seat.email,
+            &seat.account_uuid,
+            &seat.organization_uuid,
+        ] {
+            assert!(
+                !secret.is_empty() && !said.contains(secret.as_str()),
+                "{secret} is in {said}"
+            );
+        }
+    }
+    for secret in [FIRST_KEY, &key, "sk-ant-", own.home().to_str().unwrap()] {
+        assert!(!said.contains(secret), "{secret} is in {said}");
+    }
+}
+
+#[tokio::test]
+async fn on_01_a_router_that_knows_the_key_and_has_the_port_is_offered() {
+    let own = Own::new().await;
+    let (_router, address) = own.start(&json!({}), LOCAL).await;
+    let other = own.path("other.json");
+    std::fs::copy(own.config(), &other).unwrap();
+    let said = own.refused(&["--config", other.to_str().unwrap(), "start"]).await;
+    assert!(said.contains("answers there already"), "{said}");
+    assert!(
+        said.contains("claude-proxy") && said.contains("is free"),
+        "its holder and another port: {said}"
+    );
+    assert_eq!(turn(address, FIRST_KEY, false).await.status(), 200, "it goes on");
+}
+
+#[tokio::test]
+async fn ld_03_ten_thousand_failures_are_a_short_log() {
+    let own = Own::new().await;
+    let nobody = support::own::free_port();
+    let port = support::own::free_port();
+    own.set(&json!({"port": port, "upstream": format!("http://127.0.0.1:{nobody}")}));
+    let log = own.path("log/router.log");
+    let mut command = own.command(&["start", "--log", log.to_str().unwrap()]);
+    let _router = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let address = SocketAddr::new(LOCAL, port);
+    timeout(GUARD, async {
+        while TcpStream::connect(address).await.is_err() {
+            sleep(GLANCE).await;
+        }
+    })
+    .await
+    .unwrap();
+    let client = || async move {
+        let tcp = TcpStream::connect(address).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tcp)).await.unwrap();
+        tokio::spawn(connection);
+        for _ in 0..1_250 {
+            let request = Request::post("/v1/messages")
+                .header("host", "127.0.0.1")
+                .header("x-router-key", FIRST_KEY)
+                .body(Full::<Bytes>::from("{\"model\":\"claude-opus-5-5\"}"))
+                .unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            assert_eq!(answer.status(), 502);
+            answer.into_body().collect().await.unwrap();
+            sender.ready().await.unwrap();
+        }
+    };
+    let clients: Vec<_> = (0..8).map(|_| tokio::spawn(client())).collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+    let length = std::fs::metadata(&log).unwrap().len();
+    assert!(
+        length < 100_000,
+        "{length}: {:.2000}",
+        std::fs::read_to_string(&log).unwrap()
+    );
+    assert!(length > 0);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn nw_01_an_address_is_waited_for_and_followed() {
+    if !support::own::is_inside("nw_01_an_address_is_waited_for_and_followed", PRIVATE_NETWORK) {
+        return;
+    }
+    const LATER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+    let ip = |change: &str| {
+        let output = std::process::Command::new("ip")
+            .args(["address", change, "10.99.0.1/32", "dev", "lo"])
+            .output();
+        assert!(output.unwrap().status.success(), "{change}");
+    };
+    let own = Own::new().await;
+    let (_router, local) = own
+        .start(&json!({"host": ["127.0.0.1", LATER.to_string()]}), LOCAL)
+        .await;
+    let later = SocketAddr::new(LATER.into(), local.port());
+    for _ in 0..2 {
+        let waiting = own.status().await;
+        assert_eq!(waiting["listening"], json!([local.to_string()]));
+        assert_eq!(waiting["waiting"], json!([later.to_string()]));
+        assert_eq!(turn(local, FIRST_KEY, false).await.status(), 200, "it serves meanwhile");
+        ip("add");
+        becomes(&own, |status| status["waiting"] == json!([])).await;
+        assert_eq!(turn(later, FIRST_KEY, false).await.status(), 200);
+        ip("del");
+        becomes(&own, |status| status["waiting"] == json!([later.to_string()])).await;
+    }
+}
+
+/// Waits until the status is so.
+#[cfg(target_os = "linux")]
+async fn becomes(own: &Own, so: impl Fn(&Value) -> bool) {
+    timeout(GUARD, async {
+        while !so(&own.status().await) {
+            sleep(GLANCE * 5).await;
+        }
+    })
+    .await
+    .expect("the router follows");
+}
+
+/// A network of its own, in which loopback is up and more can be added.
+#[cfg(target_os = "linux")]
+const PRIVATE_NETWORK: &[&str] = &[
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--net",
+    "sh",
+    "-c",
+    "ip link set lo up && exec \"$@\"",
+    "sh",
+];
