@@ -1,5 +1,6 @@
 // The built pages in a Chromium: no barriers in any state and theme, a walk by keyboard, and a few pictures compared.
-// `UPDATE=1` keeps the pictures instead. Without a Chromium this says so and passes.
+// `UPDATE=1` keeps the pictures instead, `ONLY=panel-five` looks at some states alone. Without a Chromium this says so
+// and passes.
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -1,8 +1,6 @@
 // Every screen in every state, as a list: what is photographed, and what is looked at for barriers.
 const states = ['first-load', 'none', 'one', 'three', 'five', 'six', 'all-resting', 'paused', 'draining', 'needs-login', 'needs-permission', 'throttled', 'offline', 'port-busy', 'address-gone', 'settings-refused', 'korean-long-names'];
 
-const click = (text) => async (page) => page.getByRole('button', { name: text }).first().click();
-
 const portBusy = { router: { state: 'failed', code: 'portBusy', words: 'port 18787 is used by node', port: 18_787, holder: 'node' } };
 
 /** Each: a name, how to open it, what to do then. */
@@ -51,7 +49,6 @@ export async function pose(page, shot, snapshots) {
     await page.evaluate((snapshot) => globalThis.__shell.emit('snapshot', snapshot), snapshots[shot.follow]);
     await page.waitForTimeout(80);
   }
-  // "Copied" goes after a moment, and the page's clock stands.
   await page.evaluate(() => document.activeElement?.blur());
   await page.waitForTimeout(40);
 }
@@ -62,4 +59,3 @@ export const opening = (shot, rest) => ({
   ...rest,
   ...(shot.step ? { before: `localStorage.setItem('step', '${shot.step}')` } : {}),
 });
-export { click };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { countdown, DASH, family, hour, middle, moment, ordinal, percent, reset, seconds, span, thousands, time, tokens, weekday, type Style } from './format';
+import { countdown, DASH, family, hour, middle, moment, ordinal, percent, plan, reset, seconds, span, thousands, time, tokens, weekday, type Style } from './format';
 
 const en: Style = { language: 'en', hour12: false, zone: 'UTC', percent: 'used', resets: 'left' };
 const ko: Style = { ...en, language: 'ko' };
@@ -111,6 +111,7 @@ test('counts are short', () => {
 
 test('names are short', () => {
   expect(['claude-opus-5-5', 'claude-3-5-sonnet-20241022', 'gpt'].map(family)).toEqual(['Opus', 'Sonnet', 'Gpt']);
+  expect(['max', 'Max 20x', 'default_claude_max_5x', 'team', 'a plan of its own'].map(plan)).toEqual(['Max', 'Max 20x', 'Max 5x', 'Team', 'a plan of its own']);
   expect([1, 2, 3, 4, 11, 21].map(ordinal)).toEqual(['1st', '2nd', '3rd', '4th', '11th', '21st']);
   const long = 'a-rather-long-machine-name.tailnet-example.ts.net:18787';
   expect(middle(long, 32)).toMatch(/^a-rather-long-ma…/);

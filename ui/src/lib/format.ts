@@ -133,6 +133,12 @@ export function family(model: string): string {
   return word ? word[0]!.toUpperCase() + word.slice(1) : model;
 }
 
+/** A plan, as it is sold: `max` is Max, `default_claude_max_20x` is Max 20x. */
+export function plan(text: string): string {
+  const [, name, size] = text.match(/^(?:default_)?(?:claude_)?([a-z]+)(?:[ _](\d+x))?$/i) ?? [];
+  return name ? name[0]!.toUpperCase() + name.slice(1) + (size ? ` ${size}` : '') : text;
+}
+
 /** `n`th, in English. */
 export function ordinal(n: number): string {
   const suffix = { one: 'st', two: 'nd', few: 'rd', other: 'th' } as Record<string, string>;

@@ -3,7 +3,7 @@
 import type { SeatView } from './bindings/SeatView';
 import type { Snapshot } from './bindings/Snapshot';
 import type { Switch } from './bindings/Switch';
-import { isToday } from './format';
+import { isToday, plan } from './format';
 import { live, moment, momentInWords, percent, reset, t, time } from './live.svelte';
 import { causeKey, limitKey, restNote, row, tightest, troubleKey } from './model';
 
@@ -12,6 +12,9 @@ export function nameOf(seat: SeatView): string {
   if (!live.facts?.preferences.hideNames) return seat.label;
   return seat.name ?? t('seat.number', { n: numberOf(seat) });
 }
+
+/** What to call a seat's plan. */
+export const planOf = (seat: SeatView) => (seat.plan ? plan(seat.plan) : null);
 
 function numberOf(seat: SeatView): number {
   return (live.snapshot?.seats.findIndex((other) => other.id === seat.id) ?? 0) + 1;
@@ -96,13 +99,4 @@ export function aside(seat: SeatView): { text: string; old: boolean } {
     return { text: today ? t('row.back', { when: time(state.back_at) }) : moment(state.back_at), old: false };
   }
   return { text: reset(tightest(seat)?.resetsAt), old: false };
-}
-
-/** A seat in one sentence, for those who hear the page. */
-export function spoken(seat: SeatView): string {
-  const state = row(seat, live.now);
-  const window = tightest(seat);
-  if (state.words) return `${nameOf(seat)}, ${t(state.words.key, state.words.values)}`;
-  const share = t(live.style.percent === 'used' ? 'meter.used' : 'meter.left', { percent: percent(window?.used) });
-  return `${nameOf(seat)}, ${window ? share : t('meter.unknown')}`;
 }
