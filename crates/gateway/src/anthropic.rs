@@ -428,6 +428,14 @@ pub fn features(headers: &HeaderMap) -> Features {
         })
 }
 
+/// Whether the request asks for prompt caches of an hour: the client names that beta only then.
+pub fn asks_hour_cache(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(BETA).iter().filter_map(|line| line.to_str().ok());
+    lines
+        .flat_map(|line| line.split(','))
+        .any(|value| value.trim().starts_with("extended-cache-ttl"))
+}
+
 /// What a stream's beginning says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opening {

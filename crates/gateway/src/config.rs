@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use http::Uri;
+use pool::Strategy;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -46,6 +47,8 @@ pub struct Config {
     pub hold_s: u16,
     /// What the owner wants of single seats.
     pub accounts: Vec<SeatWishes>,
+    /// How a seat is picked among those that can serve.
+    pub routing: Strategy,
     /// Whether no seat is given anything.
     pub paused: bool,
     /// How many days history is kept; 0 is not at all.
@@ -341,13 +344,17 @@ impl Written {
         later("proxy", self.proxy.is_some());
         later("language", self.language.is_some());
         later("app", self.app.is_some());
-        match self.routing.as_deref() {
-            None | Some("headroom") => {}
-            Some(known @ ("order" | "fill-first" | "round-robin" | "price")) => {
-                return Err(refuse("routing", format!("`{known}` is not built yet; use `headroom`")));
+        let routing = match self.routing.as_deref() {
+            None | Some("price") => Strategy::Price,
+            Some("headroom") => Strategy::Headroom,
+            Some("order") => Strategy::Order,
+            Some("fill-first") => Strategy::FillFirst,
+            Some("round-robin") => Strategy::RoundRobin,
+            Some(_) => {
+                let want = "must be `price`, `headroom`, `order`, `fill-first` or `round-robin`";
+                return Err(refuse("routing", want));
             }
-            Some(_) => return Err(refuse("routing", "must be `headroom`")),
-        }
+        };
         for (index, seat) in self.accounts.iter().enumerate() {
             if let Some(limit) = seat.limit_pct {
                 within(&format!("accounts[{index}].limitPct"), i64::from(limit), 1, 100)?;
@@ -397,6 +404,7 @@ impl Written {
             config_dirs: self.config_dirs,
             hold_s: within("holdS", self.hold_s.unwrap_or(0), 0, 300)? as u16,
             accounts: self.accounts,
+            routing,
             paused: self.paused,
             history_days: within("historyDays", self.history_days.unwrap_or(7), 0, 365)? as u16,
             claude_path: self.claude_path,
@@ -583,7 +591,7 @@ mod tests {
             (r#"{"host":"example.test"}"#, "host"),
             (r#"{"host":[]}"#, "host"),
             (r#"{"host":5}"#, "host"),
-            (r#"{"routing":"order"}"#, "routing"),
+            (r#"{"routing":"cheapest"}"#, "routing"),
             (r#"{"tokenRefresh":"never"}"#, "tokenRefresh"),
             (r#"{"upstream":"http://example.test"}"#, "upstream"),
             (r#"{"upstream":"https://example.test/path"}"#, "upstream"),

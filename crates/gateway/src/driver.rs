@@ -83,6 +83,8 @@ pub fn policy(config: &Config) -> Policy {
     Policy {
         usage_interval: SignedDuration::from_secs(config.usage_poll_s.into()),
         renews: config.token_refresh != TokenRefresh::Nobody,
+        strategy: config.routing,
+        ..Policy::default()
     }
 }
 

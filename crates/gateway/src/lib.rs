@@ -86,7 +86,7 @@ use crate::ports::{Clock, Network, Upstream};
 use crate::proxy::Proxy;
 use crate::reads::Reads;
 use crate::receipt::Books;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Remembered};
 use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
@@ -125,8 +125,10 @@ impl Gateway {
     /// A router with those settings. It knows no seats until [`Gateway::scan`] or its driver has looked.
     pub fn new(config: Config, paths: &Paths, ports: Ports) -> Self {
         let started_at = ports.clock.now();
-        let (recorder, remembered) =
-            Recorder::open(paths.store.clone(), config.history_days > 0, Arc::clone(&ports.clock));
+        let (recorder, remembered) = match paths.store.clone() {
+            Some(path) => Recorder::open(path, config.history_days > 0, Arc::clone(&ports.clock)),
+            None => (Recorder::nowhere(), Remembered::default()),
+        };
         let recorder = Arc::new(recorder);
         let mut pool = Pool::new(driver::policy(&config), ports.seed);
         pool.recall(remembered.memory, ports.clock.now());
@@ -169,6 +171,7 @@ impl Gateway {
             },
             shared: Arc::default(),
         };
+        let books = Books::new(Arc::clone(&recorder), Arc::clone(&scheduler), remembered.owners);
         let proxy = Proxy {
             scheduler,
             roster,
@@ -178,7 +181,7 @@ impl Gateway {
             names: Names::new(machine_names()),
             zone: ports.zone,
             budget: Arc::default(),
-            books: Arc::new(Books::new(Arc::clone(&recorder), remembered.owners)),
+            books: Arc::new(books),
             settings: Arc::clone(&settings),
         };
         Self {

@@ -20,6 +20,9 @@ const LONGEST_EVENT: usize = 64 << 10;
 /// How much is kept of an answer that is not a stream.
 const LONGEST_WHOLE: usize = 512 << 10;
 
+/// How the events begin that carry content.
+const CONTENT: &[u8] = b" {\"type\":\"content_block_";
+
 /// What a turn cost, as its answer says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -43,6 +46,17 @@ impl Tokens {
             output: self.output.saturating_add(other.output),
             cache_read: self.cache_read.saturating_add(other.cache_read),
             cache_write: self.cache_write.saturating_add(other.cache_write),
+        }
+    }
+}
+
+impl From<Tokens> for pool::Tokens {
+    fn from(tokens: Tokens) -> Self {
+        Self {
+            input: tokens.input,
+            cache_write: tokens.cache_write,
+            cache_read: tokens.cache_read,
+            output: tokens.output,
         }
     }
 }
@@ -185,12 +199,15 @@ impl Reading {
     }
 }
 
-/// Reads one line of an event stream. Nearly all carry content, and are told by what they lack: within a text, a
-/// quotation mark has a backslash before it.
+/// Reads one line of an event stream. Nearly all carry content, as their beginning tells where it is written as usual,
+/// and else what they lack: within a text, a quotation mark has a backslash before it.
 fn read_event(found: &mut Metered, line: &[u8]) {
     let Some(data) = line.strip_prefix(b"data:") else {
         return;
     };
+    if data.starts_with(CONTENT) {
+        return;
+    }
     let says = |key: &[u8]| memmem::find(data, key).is_some();
     if says(b"\"usage\"") || says(b"\"container\"") {
         take_in(found, data);

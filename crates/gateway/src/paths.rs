@@ -24,8 +24,8 @@ pub struct Paths {
     pub config_home: PathBuf,
     /// Whether the settings are the usual ones.
     pub is_usual: bool,
-    /// The store. Each settings file has its own.
-    pub store: PathBuf,
+    /// The store. Each settings file has its own; none is for those who only look.
+    pub store: Option<PathBuf>,
 }
 
 impl Paths {
@@ -68,7 +68,7 @@ impl Paths {
         Self {
             home: home.to_owned(),
             is_usual: config.is_none(),
-            store,
+            store: Some(store),
             config: config.unwrap_or_else(|| usual.join("config.json")),
             orca_profiles: orca.join("claude-profiles"),
             socket,
@@ -76,6 +76,13 @@ impl Paths {
             logs,
             config_home,
         }
+    }
+
+    /// The same places, with nothing to be remembered: for a look without a running router.
+    #[must_use]
+    pub fn for_a_look(mut self) -> Self {
+        self.store = None;
+        self
     }
 
     /// The marks of refresh tokens that were sent.
@@ -209,8 +216,9 @@ mod tests {
         let other = Paths::new(home, Some("/tmp/a/other.json".into()), |name| {
             Some(format!("/x/{name}"))
         });
-        assert_eq!(other.store, Path::new("/tmp/a/other.db"));
-        assert_eq!(set.store, Path::new("/x/XDG_STATE_HOME/claude-proxy-router/router.db"));
+        assert_eq!(other.store.as_deref(), Some(Path::new("/tmp/a/other.db")));
+        let usual = Path::new("/x/XDG_STATE_HOME/claude-proxy-router/router.db");
+        assert_eq!(set.store.as_deref(), Some(usual));
         assert_eq!(other.lock(), Path::new("/tmp/a/other.lock"));
         assert_eq!(other.devices(), Path::new("/tmp/a/other.devices.json"));
         assert_eq!(other.socket, Path::new("/tmp/a/other.run/control.sock"));

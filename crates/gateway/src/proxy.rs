@@ -272,11 +272,19 @@ impl Exchange {
         loop {
             let (wanted, claimed) = self.acquire().await;
             self.receipt.concerns(wanted.model.as_deref(), wanted.conversation);
-            let Claim { lease, reason, switch } = match claimed {
+            let Claim {
+                lease,
+                reason,
+                switch,
+                wait,
+            } = match claimed {
                 Ok(claim) => claim,
                 Err(refusal) => return self.refused(refusal),
             };
             self.bound(&wanted, &lease, switch);
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
             let Some(access) = self.proxy.roster.access(lease.account()) else {
                 self.tried.push(lease.account().clone());
                 lease.settle(&End::Withdrawn);
@@ -407,6 +415,12 @@ impl Exchange {
             again: self.again.clone(),
             tried: self.tried.clone(),
             impatient: self.impatient,
+            size: self
+                .length
+                .map_or(0, |length| u32::try_from(length).unwrap_or(u32::MAX)),
+            hour_cache: anthropic::asks_hour_cache(&self.head.headers),
+            sub_agent: self.agent().is_some(),
+            device: Some(xxh3_64(self.device.id.as_bytes())),
         }
     }
 

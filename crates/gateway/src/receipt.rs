@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use jiff::Timestamp;
-use pool::{AccountId, Conversation, Switch};
+use pool::{AccountId, Conversation, Observation, Switch};
 use tokio::time::Instant;
 
 use crate::decode::SideCopy;
@@ -19,6 +19,7 @@ use crate::meter::{Meter, Metered, Places};
 use crate::owners::{self, Owners};
 use crate::record::{self, Attempt, Cause, End, RequestRecord, SwitchRecord};
 use crate::recorder::Recorder;
+use crate::scheduler::Scheduler;
 
 /// How much of an answer is read for the id it issues.
 const ISSUED_LIMIT: usize = 64 << 10;
@@ -26,6 +27,7 @@ const ISSUED_LIMIT: usize = 64 << 10;
 /// Where receipts end up; all requests share it.
 pub struct Books {
     recorder: Arc<Recorder>,
+    scheduler: Arc<Scheduler>,
     owners: Mutex<Owners>,
     places: Places,
 }
@@ -49,13 +51,14 @@ impl Books {
     }
 
     /// Books that go on where the last run left off.
-    pub fn new(recorder: Arc<Recorder>, known: Vec<(String, AccountId)>) -> Self {
+    pub fn new(recorder: Arc<Recorder>, scheduler: Arc<Scheduler>, known: Vec<(String, AccountId)>) -> Self {
         let mut owners = Owners::default();
         for (id, account) in known {
             owners.note(id, account);
         }
         Self {
             recorder,
+            scheduler,
             owners: Mutex::new(owners),
             places: Places::default(),
         }
@@ -205,6 +208,13 @@ impl Receipt {
             Some(Reading::Turn(meter)) => {
                 let Metered { tokens, container } = meter.end();
                 self.record.tokens = tokens;
+                if let Some((tokens, seat)) = tokens.zip(self.record.seat.as_ref()) {
+                    let model = self.record.model.clone();
+                    let tokens = tokens.into();
+                    self.books
+                        .scheduler
+                        .observe(seat, Observation::Metered { model, tokens });
+                }
                 container.into_iter().collect()
             }
             Some(Reading::Issued(copy)) if self.record.end == End::Whole => owners::issued(copy.bytes()),

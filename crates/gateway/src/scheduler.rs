@@ -1,6 +1,7 @@
 //! The pool behind one lock, with the clock: the only owner of the pool. Never held over an await.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use pool::{
@@ -66,12 +67,18 @@ impl Scheduler {
     pub fn acquire(self: &Arc<Self>, request: &Request) -> Result<Claim, Refusal> {
         let Granted { lease, reason, switch } = self.lock().acquire(request, self.now())?;
         self.changed.send_replace(());
+        let wait = lease.wait().unsigned_abs();
         let lease = LeaseGuard {
             scheduler: Arc::clone(self),
             account: lease.account().clone(),
             lease: Some(lease),
         };
-        Ok(Claim { lease, reason, switch })
+        Ok(Claim {
+            lease,
+            reason,
+            switch,
+            wait,
+        })
     }
 
     /// Notes what was learnt of a seat.
@@ -151,6 +158,8 @@ pub struct Claim {
     pub reason: Reason,
     /// The switch, if the conversation was elsewhere before.
     pub switch: Option<Switch>,
+    /// How long the request waits before it is sent; mostly not at all.
+    pub wait: Duration,
 }
 
 /// A lease that settles itself as abandoned if nobody does.

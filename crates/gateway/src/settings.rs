@@ -171,7 +171,7 @@ pub fn defaults() -> Written {
         "profilesRoot": null,
         "configDirs": [],
         "accounts": [],
-        "routing": "headroom",
+        "routing": "price",
         "paused": false,
         "holdS": 0,
         "historyDays": 7,

@@ -55,6 +55,7 @@ impl Router {
         }
         let settings = json!({
             "routerKey": KEY,
+            "routing": "headroom",
             "includeDefaultAccount": false,
             "upstream": format!("http://{upstream}"),
             "configDirs": dirs,

@@ -6,6 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::bench::{Bench, Cause, Scope};
 use crate::id::AccountId;
+use crate::meter::Meter;
+use crate::starts::Starts;
 use crate::window::{Window, WindowKind, Windows};
 use crate::wishes::Wishes;
 
@@ -67,6 +69,12 @@ pub struct Account {
     pub brake: Option<Brake>,
     /// What is known of single models on it.
     pub models: Models,
+    /// What its requests cost and its windows hold.
+    pub meter: Meter,
+    /// Its latest starts, and how many it takes.
+    pub starts: Starts,
+    /// The number of the last lease that began something new on it; 0 before the first.
+    pub(crate) last_begun: u64,
     /// Failures in a row.
     pub(crate) faults: u32,
     /// When its login last changed: what an older one was told says nothing.
@@ -95,6 +103,9 @@ impl Account {
             starting: 0,
             brake: None,
             models: Models::default(),
+            meter: Meter::default(),
+            starts: Starts::default(),
+            last_begun: 0,
             faults: 0,
             login_since: None,
         }
@@ -146,6 +157,7 @@ impl Account {
                 _ => {}
             }
         }
+        self.meter.saw(&kind, self.windows.get(&kind), &window);
         self.windows.observe(kind, window);
     }
 

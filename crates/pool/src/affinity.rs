@@ -28,10 +28,13 @@ pub struct Bound {
     pub used_at: Timestamp,
 }
 
+/// Where a conversation's last turn was served.
 #[derive(Clone, Debug)]
-struct Binding {
-    account: AccountId,
-    used_at: Timestamp,
+pub(crate) struct Binding {
+    pub(crate) account: AccountId,
+    pub(crate) used_at: Timestamp,
+    /// The context it had, in tokens; 0 where that is not known.
+    pub(crate) context: f32,
 }
 
 /// The seats that conversations are bound to.
@@ -41,14 +44,18 @@ pub struct Affinity(BTreeMap<Conversation, Binding>);
 impl Affinity {
     /// The seat that `conversation` last used, unless its last turn is long ago.
     pub fn of(&self, conversation: Conversation, now: Timestamp) -> Option<&AccountId> {
+        self.binding(conversation, now).map(|binding| &binding.account)
+    }
+
+    /// The same with what else is known of that turn.
+    pub(crate) fn binding(&self, conversation: Conversation, now: Timestamp) -> Option<&Binding> {
         self.0
             .get(&conversation)
             .filter(|binding| now.duration_since(binding.used_at) < KEPT_FOR)
-            .map(|binding| &binding.account)
     }
 
-    /// Binds `conversation` to `account` from `now` on.
-    pub fn bind(&mut self, conversation: Conversation, account: &AccountId, now: Timestamp) {
+    /// Binds `conversation`, which has a context of so many tokens, to `account` from `now` on.
+    pub fn bind(&mut self, conversation: Conversation, account: &AccountId, context: f32, now: Timestamp) {
         if self.0.len() >= REMEMBERED && !self.0.contains_key(&conversation) {
             self.forget_oldest_tenth();
         }
@@ -57,6 +64,7 @@ impl Affinity {
             Binding {
                 account: account.clone(),
                 used_at: now,
+                context,
             },
         );
     }
@@ -79,7 +87,7 @@ impl Affinity {
         } = bound;
         let warm = now.duration_since(used_at) < KEPT_FOR;
         if warm && !self.0.contains_key(&conversation) {
-            self.bind(conversation, &account, used_at.min(now));
+            self.bind(conversation, &account, 0.0, used_at.min(now));
         }
     }
 
@@ -113,7 +121,7 @@ mod tests {
     #[test]
     fn a_conversation_is_kept_for_an_hour_after_its_last_turn() {
         let mut affinity = Affinity::default();
-        affinity.bind(Conversation(1), &AccountId::new("a"), at(0));
+        affinity.bind(Conversation(1), &AccountId::new("a"), 0.0, at(0));
         for (now, want) in [(3_599, Some("a")), (3_600, None)] {
             assert_eq!(
                 affinity.of(Conversation(1), at(now)).map(AccountId::as_str),
@@ -127,7 +135,7 @@ mod tests {
     fn the_oldest_are_forgotten_first_and_the_map_stays_bounded() {
         let mut affinity = Affinity::default();
         for n in 0..3 * REMEMBERED as u64 {
-            affinity.bind(Conversation(n), &AccountId::new("a"), at(n as i64 / 100));
+            affinity.bind(Conversation(n), &AccountId::new("a"), 0.0, at(n as i64 / 100));
             assert!(affinity.len() <= REMEMBERED);
         }
         let newest = 3 * REMEMBERED as u64 - 1;

@@ -5,7 +5,7 @@
 //! ([`Lease`], [`Next`], [`Action`], or a [`Refusal`]).
 //!
 //! Read [`window`] first (how much is used), then [`outcome`] (what an answer means: the table), [`bench`] (what a rest
-//! is), [`account`] (what is known of a seat), [`standing`] and [`select`] (who serves), and last [`pool`], which holds
+//! is), [`account`] (what is known of a seat), [`standing`], [`rank`], [`price`] and [`select`] (who serves), and last [`pool`], which holds
 //! them together. Aside stand [`affinity`] (where conversations run), [`trouble`] (what is no seat's fault), [`upkeep`]
 //! (what wants asking for), [`forecast`] (how long it lasts) and [`memory`] (what outlasts the process).
 
@@ -22,13 +22,18 @@ pub mod request;
 pub mod bench;
 pub mod outcome;
 pub mod trouble;
+pub mod meter;
+pub mod starts;
 pub mod account;
 pub mod standing;
+pub mod price;
+pub mod rank;
 pub mod switch;
 pub mod select;
 pub mod upkeep;
 pub mod forecast;
 pub mod memory;
+mod shares;
 pub mod pool;
 
 pub use account::{Account, Brake, Token};
@@ -37,10 +42,13 @@ pub use bench::{Bench, Cause, Scope, Source};
 pub use forecast::{Burns, Forecast};
 pub use id::AccountId;
 pub use memory::{Memory, SeatMemory};
+pub use meter::Tokens;
 pub use outcome::{Next, Outcome, Rejection, Trouble};
 pub use pool::{Action, End, Granted, Heard, Lease, Observation, Policy, Pool};
+pub use price::Tuning;
+pub use rank::Strategy;
 pub use request::{Chances, Feature, Features, Request};
-pub use select::{Candidate, Reason, Refusal};
+pub use select::{Reason, Refusal};
 pub use standing::{Out, Tier};
 pub use switch::{Switch, Why};
 pub use upkeep::{Poll, Renewal, Renewals, UsagePolls};

@@ -3,7 +3,7 @@
 //! Five verbs: `acquire` a seat for a request, `judge` the answer, `settle` how it ended, `observe` what was learnt
 //! aside from a request, and do what is `due`. Time is always an argument.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -13,9 +13,13 @@ use crate::bench::{Bench, Cause, Scope, Source};
 use crate::forecast::{Burns, Forecast};
 use crate::id::AccountId;
 use crate::memory::{Memory, SeatMemory};
+use crate::meter::Tokens;
 use crate::outcome::{self, LEAST_WAIT, LONGEST_WAIT, Length, NOT_IN_PLAN, Next, Note, Outcome, Rest, Trouble};
+use crate::price::{Bill, Tuning};
+use crate::rank::{self, Pick, Strategy, Terms};
 use crate::request::{Chances, Request};
 use crate::select::{self, Reason, Refusal};
+use crate::shares::Shares;
 use crate::standing::{Out, Tier, if_logged_in, standing};
 use crate::switch::{Switch, Why};
 use crate::trouble::{RetryBudget, Troubles};
@@ -30,6 +34,12 @@ const THROTTLED: u32 = 3;
 /// How long a brake holds at most.
 const BRAKED_FOR_S: u64 = 30;
 
+/// How long a prompt cache lives after its last use, and one that is paid for an hour.
+const CACHE: SignedDuration = SignedDuration::from_mins(5);
+const HOUR_CACHE: SignedDuration = SignedDuration::from_hours(1);
+/// The longest that a request is asked to wait before it is sent.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
 /// What holds for the whole pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
@@ -37,6 +47,10 @@ pub struct Policy {
     pub usage_interval: SignedDuration,
     /// Whether logins are renewed at all.
     pub renews: bool,
+    /// How a seat is picked among those that can serve.
+    pub strategy: Strategy,
+    /// The numbers in the price.
+    pub tuning: Tuning,
 }
 
 impl Default for Policy {
@@ -44,6 +58,8 @@ impl Default for Policy {
         Self {
             usage_interval: SignedDuration::from_secs(300),
             renews: true,
+            strategy: Strategy::default(),
+            tuning: Tuning::default(),
         }
     }
 }
@@ -54,12 +70,18 @@ impl Default for Policy {
 pub struct Lease {
     number: u64,
     account: AccountId,
+    wait: SignedDuration,
 }
 
 impl Lease {
     /// The seat it is for.
     pub fn account(&self) -> &AccountId {
         &self.account
+    }
+
+    /// How long the request should wait before it is sent; mostly nothing.
+    pub fn wait(&self) -> SignedDuration {
+        self.wait
     }
 }
 
@@ -122,6 +144,13 @@ pub enum Observation {
     Token(Token),
     /// Windows were read.
     Reading(Vec<(WindowKind, Window)>),
+    /// An answer used so much.
+    Metered {
+        /// The model's id as the client wrote it.
+        model: Option<String>,
+        /// What it used.
+        tokens: Tokens,
+    },
     /// A usage poll ended.
     Polled(Poll),
     /// The store holds another login than before.
@@ -152,6 +181,8 @@ struct Open {
     tries: Vec<Scope>,
     /// Whether its answer was judged.
     judged: bool,
+    /// What it is expected to cost, in input tokens.
+    cost: f32,
 }
 
 /// The seats and what is remembered of them.
@@ -165,6 +196,7 @@ pub struct Pool {
     /// What is remembered of seats that were not found yet.
     remembered: BTreeMap<AccountId, SeatMemory>,
     affinity: Affinity,
+    shares: Shares,
     troubles: Troubles,
     retries: RetryBudget,
     leases: BTreeMap<u64, Open>,
@@ -185,6 +217,7 @@ impl Pool {
             burns: BTreeMap::new(),
             remembered: BTreeMap::new(),
             affinity: Affinity::default(),
+            shares: Shares::default(),
             troubles: Troubles::default(),
             retries: RetryBudget::default(),
             leases: BTreeMap::new(),
@@ -244,7 +277,8 @@ impl Pool {
     /// # Errors
     /// Why it would get none.
     pub fn preview(&self, request: &Request, now: Timestamp) -> Result<(AccountId, Reason), Refusal> {
-        self.choose(request, self.chance, now)
+        let (pick, reason) = self.choose(request, self.terms(request, self.chance, now))?;
+        Ok((pick.account.id.clone(), reason))
     }
 
     /// What each seat is to `request`: how well it suits, or why it is not taken.
@@ -266,18 +300,41 @@ impl Pool {
     /// Why none serves it.
     pub fn acquire(&mut self, request: &Request, now: Timestamp) -> Result<Granted, Refusal> {
         let salt = self.draw();
-        let (id, reason) = self.choose(request, salt, now)?;
+        let terms = self.terms(request, salt, now);
+        let (pick, reason) = self.choose(request, terms)?;
+        let id = pick.account.id.clone();
+        let at_home = terms.home == Some(&id);
+        let cost = terms.bill.turn(at_home && terms.warm);
+        let context = terms.bill.context;
+        // Weeks that run ahead of their time, and five hours that fill up: what one device takes now, another lacks soon.
+        let is_short = pick
+            .price
+            .is_some_and(|price| price.week > 1.0 && price.now > price.week);
         let switch = self.moves(request, &id, now);
         if let Some(conversation) = request.conversation
             && !switch.as_ref().is_some_and(|switch| switch.for_one_turn)
         {
-            self.affinity.bind(conversation, &id, now);
+            self.affinity.bind(conversation, &id, context, now);
         }
+        let fair = match request.device.filter(|_| request.tried.is_empty()) {
+            Some(device) => self.shares.take(device, cost, now),
+            None => SignedDuration::ZERO,
+        };
+        let mut wait = if is_short { fair } else { SignedDuration::ZERO };
         if request.tried.is_empty() && request.again.is_none() {
             self.retries.request(now);
         }
+        self.next_lease += 1;
         let mut tries = Vec::new();
         if let Some(account) = self.accounts.get_mut(&id) {
+            if self.policy.strategy == Strategy::Price {
+                wait = wait.max(account.starts.wait(now)).min(LONGEST_PAUSE);
+            }
+            account.starts.began(now + wait, now);
+            account.meter.reserve(cost);
+            if !at_home {
+                account.last_begun = self.next_lease;
+            }
             account.in_flight += 1;
             account.starting += 1;
             for bench in &mut account.benches {
@@ -287,18 +344,19 @@ impl Pool {
                 }
             }
         }
-        self.next_lease += 1;
         let open = Open {
             account: id.clone(),
             orphaned: false,
             since: now,
             tries,
             judged: false,
+            cost,
         };
         self.leases.insert(self.next_lease, open);
         let lease = Lease {
             number: self.next_lease,
             account: id,
+            wait,
         };
         Ok(Granted { lease, reason, switch })
     }
@@ -343,10 +401,11 @@ impl Pool {
     #[expect(clippy::needless_pass_by_value, reason = "a settled lease must be gone")]
     pub fn settle(&mut self, lease: Lease, end: &End, now: Timestamp) {
         let lives = self.answered(&lease).is_some();
-        self.leases.remove(&lease.number);
+        let open = self.leases.remove(&lease.number);
         let Some(account) = self.accounts.get_mut(&lease.account).filter(|_| lives) else {
             return;
         };
+        account.meter.release(open.map_or(0.0, |open| open.cost));
         account.in_flight = account.in_flight.saturating_sub(1);
         let note = match end {
             End::Whole | End::Abandoned | End::Withdrawn => return,
@@ -390,6 +449,7 @@ impl Pool {
                 }
                 account.end_rests(Cause::ends_with_a_reading, now);
             }
+            Observation::Metered { model, tokens } => account.meter.spent(tokens.cost(), model.as_deref()),
             Observation::Polled(poll) => {
                 if let Some(polls) = self.polls.get_mut(id) {
                     polls.ended(poll, jitter, now);
@@ -417,6 +477,7 @@ impl Pool {
         self.renewals.values_mut().for_each(|renewals| renewals.woke(now));
         for account in self.accounts.values_mut() {
             account.windows.woke(now);
+            account.starts.woke(now);
             account.benches.iter_mut().for_each(|bench| bench.woke(now));
         }
     }
@@ -523,14 +584,29 @@ impl Pool {
         self.affinity.of(request.conversation?, now)
     }
 
-    fn choose(&self, request: &Request, salt: u64, now: Timestamp) -> Result<(AccountId, Reason), Refusal> {
-        let margin = if self.scarce {
-            2 * select::MARGIN
-        } else {
-            select::MARGIN
-        };
-        select::select(&self.accounts, request, self.home(request, now), margin, salt, now)
-            .map_err(|refusal| self.unless_it_passes(refusal, request, now))
+    /// What the strategy goes by for `request`; `salt` breaks the ties of requests that belong to no conversation.
+    fn terms<'a>(&'a self, request: &'a Request, salt: u64, now: Timestamp) -> Terms<'a> {
+        let bound = request
+            .conversation
+            .and_then(|conversation| self.affinity.binding(conversation, now));
+        let known = bound.map(|bound| bound.context).filter(|&context| context > 0.0);
+        let cache = if request.hour_cache { HOUR_CACHE } else { CACHE };
+        Terms {
+            strategy: self.policy.strategy,
+            tuning: self.policy.tuning,
+            model: request.model.as_deref(),
+            home: bound.map(|bound| &bound.account),
+            warm: bound.is_some_and(|bound| now.duration_since(bound.used_at) < cache),
+            margin: if self.scarce { 2.0 * rank::MARGIN } else { rank::MARGIN },
+            bill: Bill::of(request.size, known, request.hour_cache, request.sub_agent),
+            key: request.conversation.map_or(salt, |conversation| conversation.0),
+            now,
+        }
+    }
+
+    fn choose<'a>(&'a self, request: &Request, terms: Terms<'a>) -> Result<(Pick<'a>, Reason), Refusal> {
+        select::select(&self.accounts, request, terms)
+            .map_err(|refusal| self.unless_it_passes(refusal, request, terms.now))
     }
 
     /// The switch that giving the request to `id` is, if its conversation was elsewhere. A seat that is only passed
@@ -549,7 +625,7 @@ impl Pool {
             }
             Some(Ok(Tier::Ready)) => {
                 let group = |id| self.accounts.get(id).map(|account| account.wishes.group);
-                match group(id) < group(from) {
+                match group(id) < group(from) || self.policy.strategy == Strategy::Order {
                     true => (Why::Group, false),
                     false => (Why::MoreRoom, false),
                 }
@@ -616,6 +692,7 @@ impl Pool {
         let Some(account) = self.accounts.get_mut(id) else {
             return;
         };
+        account.starts.refused(now);
         // This one has its answer already.
         let together = account.starting + 1;
         let before = account.brake.filter(|brake| now < brake.until).map(|brake| brake.limit);
@@ -758,7 +835,7 @@ impl Pool {
     /// The next number of a sequence that the seed decides (splitmix64).
     fn draw(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        select::mix(self.chance)
+        rank::mix(self.chance)
     }
 }
 

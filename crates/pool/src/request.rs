@@ -68,6 +68,14 @@ pub struct Request {
     pub tried: Vec<AccountId>,
     /// Whether it has waited long enough for another request to try a seat that comes back.
     pub impatient: bool,
+    /// How long its body is, in bytes; 0 if that is not known.
+    pub size: u32,
+    /// Whether it asks for caches of an hour.
+    pub hour_cache: bool,
+    /// Whether a sub-agent sends it.
+    pub sub_agent: bool,
+    /// The device that sends it, by a number that stays.
+    pub device: Option<u64>,
 }
 
 impl Request {

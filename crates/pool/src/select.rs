@@ -3,21 +3,16 @@
 //! [`standing`](crate::standing) says which seats come into question; among the best of them the ranking decides.
 
 use alloc::{collections::BTreeMap, vec::Vec};
-use core::cmp::Ordering;
 use core::fmt;
 
 use jiff::Timestamp;
 
 use crate::account::Account;
 use crate::id::AccountId;
+use crate::rank::{Ground, Pick, Ranking, Terms};
 use crate::request::Request;
 use crate::standing::{Out, Tier, standing};
-use crate::window::{Utilization, WindowKind};
-
-/// How much fuller a conversation's seat must be than the freest one before it moves, in basis points.
-pub const MARGIN: i32 = 1_000;
-/// What a request under way counts for until its own reading comes, in basis points of the seat's room.
-pub const UNDER_WAY: i32 = 100;
+use crate::window::WindowKind;
 
 /// Why a seat was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +35,16 @@ pub enum Reason {
     BeyondPlan,
     /// It rests, and returns before all others that could serve.
     ReturnsFirst,
+    /// It is the first in its owner's order.
+    FirstInOrder,
+    /// It is the fullest that still serves.
+    Fullest,
+    /// Its turn is the longest ago.
+    ItsTurn,
+    /// As things go its week ends with quota to spare.
+    RoomToSpare,
+    /// Every seat's week runs short, this one's least.
+    LeastShort,
 }
 
 /// A few words, fit for a header and a log line.
@@ -55,6 +60,11 @@ impl fmt::Display for Reason {
             Self::Instead => "took over",
             Self::BeyondPlan => "beyond its plan",
             Self::ReturnsFirst => "returns first",
+            Self::FirstInOrder => "first in order",
+            Self::Fullest => "fullest first",
+            Self::ItsTurn => "its turn",
+            Self::RoomToSpare => "room to spare this week",
+            Self::LeastShort => "least short this week",
         })
     }
 }
@@ -99,31 +109,24 @@ pub enum Refusal {
     Exhausted,
 }
 
-/// A seat that comes into question.
-#[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
-    /// The seat.
-    pub account: &'a Account,
-    /// The fullest of its windows that count the model; `None` where none was ever read.
-    pub used: Option<Utilization>,
-}
-
-/// Chooses among `accounts` for `request` at `now`. `home` is the seat its conversation last used, which it leaves for
-/// one that has `margin` basis points more room; `salt` breaks the ties of requests that belong to no conversation.
-pub fn select(
-    accounts: &BTreeMap<AccountId, Account>,
+/// Chooses among `accounts` for `request`, on the strategy's `terms`.
+pub(crate) fn select<'a>(
+    accounts: &'a BTreeMap<AccountId, Account>,
     request: &Request,
-    home: Option<&AccountId>,
-    margin: i32,
-    salt: u64,
-    now: Timestamp,
-) -> Result<(AccountId, Reason), Refusal> {
-    let stands = |account: &Account| standing(account, request, home == Some(&account.id), now);
+    terms: Terms<'a>,
+) -> Result<(Pick<'a>, Reason), Refusal> {
+    let stands = |account: &Account| standing(account, request, terms.home == Some(&account.id), terms.now);
     let untried = |account: &&Account| !request.tried.contains(&account.id);
 
     let again = request.again.as_ref().and_then(|id| accounts.get(id));
-    if let Some(again) = again.filter(untried).filter(|again| stands(again).is_ok()) {
-        return Ok((again.id.clone(), Reason::Again));
+    if let Some(again) = again.filter(untried)
+        && let Ok(tier) = stands(again)
+    {
+        let mut ranking = Ranking::new(terms);
+        ranking.offer(again, tier);
+        if let Some(pick) = ranking.pick() {
+            return Ok((pick, Reason::Again));
+        }
     }
     // An owner that is gone is no reason to refuse: the upstream says what it knows of the id.
     let gone = request
@@ -138,72 +141,34 @@ pub fn select(
         false => request.may_use(&account.id),
     };
 
-    let model = request.model.as_deref();
-    let mut candidates: Vec<Candidate<'_>> = Vec::new();
-    let mut best: Option<(Tier, u32)> = None;
+    let mut ranking = Ranking::new(terms);
     for account in accounts.values().filter(may).filter(untried) {
-        let Ok(tier) = stands(account) else { continue };
-        let rank = (tier, account.wishes.group);
-        match best.map(|best| rank.cmp(&best)) {
-            Some(Ordering::Greater) => continue,
-            Some(Ordering::Equal) => {}
-            None | Some(Ordering::Less) => {
-                candidates.clear();
-                best = Some(rank);
-            }
+        if let Ok(tier) = stands(account) {
+            ranking.offer(account, tier);
         }
-        candidates.push(Candidate {
-            account,
-            used: account.windows.used_for(model, now),
-        });
     }
-    let Some((tier, _)) = best else {
+    let Some(pick) = ranking.pick() else {
         return Err(refusal(accounts.values().filter(may), stands));
     };
-    let key = request.conversation.map_or(salt, |conversation| conversation.0);
-    let (chosen, stays) = most_room(&candidates, home, margin, key);
-    let reason = match tier {
-        Tier::SetAside => Reason::BeyondPlan,
-        Tier::LastResort(_) => Reason::ReturnsFirst,
+    let reason = match (pick.tier, pick.ground) {
+        (Tier::SetAside, _) => Reason::BeyondPlan,
+        (Tier::LastResort(_), _) => Reason::ReturnsFirst,
         _ if !request.tried.is_empty() => Reason::Instead,
         _ if request.owner.is_some() && !gone => Reason::OwnsId,
-        _ if stays => Reason::SameConversation,
-        Tier::NearlyFull | Tier::Marked => Reason::LeastFull,
-        Tier::Ready | Tier::Braked if accounts.len() == 1 => Reason::OnlyOne,
-        Tier::Ready | Tier::Braked => Reason::MostRoom,
+        (_, Ground::Stays) => Reason::SameConversation,
+        (Tier::NearlyFull | Tier::Marked, _) => Reason::LeastFull,
+        (Tier::Ready | Tier::Braked, _) if accounts.len() == 1 => Reason::OnlyOne,
+        (Tier::Ready | Tier::Braked, ground) => match ground {
+            Ground::Stays => Reason::SameConversation,
+            Ground::MostRoom => Reason::MostRoom,
+            Ground::FirstInOrder => Reason::FirstInOrder,
+            Ground::Fullest => Reason::Fullest,
+            Ground::ItsTurn => Reason::ItsTurn,
+            Ground::RoomToSpare => Reason::RoomToSpare,
+            Ground::LeastShort => Reason::LeastShort,
+        },
     };
-    Ok((chosen.account.id.clone(), reason))
-}
-
-/// The candidate with the most room, unless the conversation's `home` is among them and not much fuller. `key` breaks
-/// ties: the same conversation falls to the same seat. Returns whether it stays at home.
-fn most_room<'a>(
-    candidates: &[Candidate<'a>],
-    home: Option<&AccountId>,
-    margin: i32,
-    key: u64,
-) -> (Candidate<'a>, bool) {
-    let unknown_as = match candidates.iter().any(|candidate| candidate.used.is_none()) {
-        true => median(candidates.iter().filter_map(|candidate| candidate.used).collect()),
-        false => Utilization::default(),
-    };
-    let room = |candidate: &Candidate<'_>| i32::from(candidate.used.unwrap_or(unknown_as).left());
-    let weight = |candidate: &Candidate<'_>| {
-        let under_way = candidate.account.in_flight.min(1_000) as i32;
-        let tie = mix(candidate.account.id.hash() ^ mix(key));
-        (room(candidate) - UNDER_WAY * under_way, tie)
-    };
-    let mut best = candidates[0];
-    let mut most = weight(&best);
-    for candidate in &candidates[1..] {
-        let weight = weight(candidate);
-        if weight > most {
-            (best, most) = (*candidate, weight);
-        }
-    }
-    home.and_then(|home| candidates.iter().find(|candidate| candidate.account.id == *home))
-        .filter(|home| room(&best) - room(home) < margin)
-        .map_or((best, false), |home| (*home, true))
+    Ok((pick, reason))
 }
 
 /// Why none of `accounts` serves.
@@ -241,17 +206,4 @@ fn refusal<'a>(accounts: impl Iterator<Item = &'a Account>, stands: impl Fn(&Acc
         None if !not_allowed.is_empty() => Refusal::NotAllowed(not_allowed),
         None => Refusal::Exhausted,
     }
-}
-
-/// What an unread seat is taken for: the middle of the others, neither empty nor full.
-fn median(mut used: Vec<Utilization>) -> Utilization {
-    used.sort_unstable();
-    used.get(used.len() / 2).copied().unwrap_or_default()
-}
-
-/// Spreads `value` over all bits (the finaliser of splitmix64).
-pub(crate) const fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }

@@ -29,7 +29,7 @@ pub enum Why {
     NearlyFull,
     /// Another has much more room.
     MoreRoom,
-    /// A seat of a better group can serve again.
+    /// A seat that comes first, by its group or in its owner's order, can serve again.
     Group,
     /// It may no longer use its seat.
     Pinned,
@@ -45,7 +45,7 @@ impl fmt::Display for Why {
             Self::Passing => f.write_str("could not serve this turn"),
             Self::NearlyFull => f.write_str("nearly full"),
             Self::MoreRoom => f.write_str("another has more room"),
-            Self::Group => f.write_str("a seat of a better group is back"),
+            Self::Group => f.write_str("a seat that comes first is back"),
             Self::Pinned => f.write_str("pinned elsewhere"),
             Self::Gone => f.write_str("the seat is gone"),
         }

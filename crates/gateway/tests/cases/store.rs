@@ -55,7 +55,9 @@ fn settings(bench: &Bench, more: &Value) {
         .map(|name| bench.dir(name))
         .filter(|dir| dir.exists())
         .collect();
-    let mut file = json!({"routerKey": KEY, "includeDefaultAccount": false, "configDirs": dirs});
+    let mut file = json!({
+        "routerKey": KEY, "includeDefaultAccount": false, "configDirs": dirs, "routing": "headroom",
+    });
     for (key, value) in more.as_object().unwrap() {
         file[key] = value.clone();
     }

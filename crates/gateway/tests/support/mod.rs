@@ -221,7 +221,11 @@ impl Bench {
             sandbox.add_seat(seat);
         }
         prepare(&sandbox);
-        let mut file = json!({"routerKey": KEY, "includeDefaultAccount": false, "configDirs": dirs});
+        let mut file = json!({
+            "routerKey": KEY, "includeDefaultAccount": false, "configDirs": dirs,
+            // The strategy whose choice a reader of a test can tell beforehand.
+            "routing": "headroom",
+        });
         for (key, value) in settings.as_object().unwrap() {
             file[key] = value.clone();
         }
