@@ -92,7 +92,7 @@ pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Sna
         address: None,
         sandbox: false,
         routing: Routing {
-            strategy: "headroom".into(),
+            strategy: pool.policy().strategy.name().into(),
             paused: false,
         },
         next: next(pool, &seats, now),

@@ -180,6 +180,11 @@ export const whyKey: Record<Why, Key> = {
   instead: 'why.instead',
   beyondPlan: 'why.beyondPlan',
   returnsFirst: 'why.returnsFirst',
+  firstInOrder: 'why.firstInOrder',
+  fullest: 'why.fullest',
+  itsTurn: 'why.itsTurn',
+  roomToSpare: 'why.roomToSpare',
+  leastShort: 'why.leastShort',
 };
 
 /** The word of a rest that is no limit. */
@@ -215,6 +220,11 @@ const reasons: Record<string, Why> = {
   'took over': 'instead',
   'beyond its plan': 'beyondPlan',
   'returns first': 'returnsFirst',
+  'first in order': 'firstInOrder',
+  'fullest first': 'fullest',
+  'its turn': 'itsTurn',
+  'room to spare this week': 'roomToSpare',
+  'least short this week': 'leastShort',
 };
 
 /** Why a request went where it did, as the page says it; a reason that it does not know is said as it is. */

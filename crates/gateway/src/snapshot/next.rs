@@ -52,6 +52,16 @@ pub enum Why {
     BeyondPlan,
     /// It rests, and is back before all others.
     ReturnsFirst,
+    /// It is the first in its owner's order.
+    FirstInOrder,
+    /// It is the fullest that still serves.
+    Fullest,
+    /// Its turn is the longest ago.
+    ItsTurn,
+    /// As things go its week ends with quota to spare.
+    RoomToSpare,
+    /// Every seat's week runs short, this one's least.
+    LeastShort,
 }
 
 impl From<Reason> for Why {
@@ -66,6 +76,11 @@ impl From<Reason> for Why {
             Reason::Instead => Self::Instead,
             Reason::BeyondPlan => Self::BeyondPlan,
             Reason::ReturnsFirst => Self::ReturnsFirst,
+            Reason::FirstInOrder => Self::FirstInOrder,
+            Reason::Fullest => Self::Fullest,
+            Reason::ItsTurn => Self::ItsTurn,
+            Reason::RoomToSpare => Self::RoomToSpare,
+            Reason::LeastShort => Self::LeastShort,
         }
     }
 }

@@ -3,4 +3,4 @@
 /**
  * Why a seat is chosen.
  */
-export type Why = "mostRoom" | "sameConversation" | "onlyOne" | "ownsId" | "again" | "leastFull" | "instead" | "beyondPlan" | "returnsFirst";
+export type Why = "mostRoom" | "sameConversation" | "onlyOne" | "ownsId" | "again" | "leastFull" | "instead" | "beyondPlan" | "returnsFirst" | "firstInOrder" | "fullest" | "itsTurn" | "roomToSpare" | "leastShort";
