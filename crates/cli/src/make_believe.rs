@@ -9,12 +9,11 @@ use anyhow::Context as _;
 use gateway::config::{Config, PORT};
 use gateway::paths::Paths;
 use gateway::ports::{Clock as _, SystemClock};
-use sandbox::{Identity, Sandbox, Seat};
-use serde_json::json;
+use sandbox::Identity;
 use tokio::net::TcpListener;
 
-/// The key of the sandbox's router. It opens nothing real.
-pub(crate) const SANDBOX_KEY: &str = "sandbox-key";
+/// The key of the sandbox's router.
+pub(crate) const SANDBOX_KEY: &str = sandbox::MadeUp::KEY;
 
 /// How to run the pretended Anthropic alone.
 #[derive(clap::Args)]
@@ -31,6 +30,9 @@ pub(crate) struct Options {
     /// Names that the certificate is for.
     #[arg(long, value_name = "NAME", requires = "tls", default_values = ["localhost", "127.0.0.1"])]
     host: Vec<String>,
+    /// Write a login for each of its seats into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    logins: Option<PathBuf>,
 }
 
 /// Runs the pretended Anthropic until it is ended.
@@ -40,6 +42,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let sandbox = sandbox::demo(Arc::new(now_ms));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await?;
         let address = listener.local_addr()?;
+        if let Some(folder) = &options.logins {
+            sandbox::write_logins(&sandbox, folder)?;
+        }
         if options.tls {
             let hosts: Vec<&str> = options.host.iter().map(String::as_str).collect();
             let identity = Identity::generate(&hosts);
@@ -61,31 +66,18 @@ fn now_ms() -> i64 {
     SystemClock.now().as_millisecond()
 }
 
-/// Three made-up seats, with their logins in a temporary home.
+/// Three made-up seats, and where the router over them keeps its things.
 pub(crate) struct MadeUp {
-    /// Goes with its folder.
-    _home: tempfile::TempDir,
+    seats: sandbox::MadeUp,
     paths: Paths,
-    dirs: Vec<PathBuf>,
-    address: SocketAddr,
 }
 
 impl MadeUp {
     /// Starts the pretended Anthropic on a free port of loopback, and writes the logins.
     pub(crate) async fn new() -> anyhow::Result<Self> {
-        let sandbox = sandbox::demo(Arc::new(now_ms));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        let home = tempfile::Builder::new().prefix("claude-proxy-router-").tempdir()?;
-        let dirs = write_logins(&sandbox, &home)?;
-        tokio::spawn(sandbox::serve(listener, sandbox));
-        let paths = Paths::new(home.path(), Some(home.path().join("config.json")), |_| None);
-        Ok(Self {
-            _home: home,
-            paths,
-            dirs,
-            address,
-        })
+        let seats = sandbox::MadeUp::start(Arc::new(now_ms)).await?;
+        let paths = Paths::new(seats.home(), Some(seats.home().join("config.json")), |_| None);
+        Ok(Self { seats, paths })
     }
 
     pub(crate) fn paths(&self) -> &Paths {
@@ -94,7 +86,7 @@ impl MadeUp {
 
     /// Where the pretended Anthropic listens.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        self.seats.address()
     }
 
     /// The settings, on `port`, or the usual one if it is free, or another.
@@ -103,51 +95,10 @@ impl MadeUp {
             Some(port) => port,
             None => free_port()?,
         };
-        let settings = json!({
-            "port": port,
-            "routerKey": SANDBOX_KEY,
-            "upstream": format!("http://{}", self.address),
-            "tokenUrl": format!("http://{}/v1/oauth/token", self.address),
-            "includeDefaultAccount": false,
-            "configDirs": self.dirs,
-        });
         // Saved, so that the other commands find this router by its settings.
-        gateway::config::save(&self.paths.config, settings.to_string().as_bytes())?;
+        gateway::config::save(&self.paths.config, self.seats.settings(port).to_string().as_bytes())?;
         Ok(Config::load(&self.paths.config)?)
     }
-}
-
-fn write_logins(sandbox: &Sandbox, home: &tempfile::TempDir) -> anyhow::Result<Vec<PathBuf>> {
-    let mut dirs = Vec::new();
-    for seat in sandbox.seats() {
-        let dir = home.path().join(&seat.name);
-        fs::create_dir(&dir)?;
-        fs::write(dir.join(".credentials.json"), login(&seat).to_string())?;
-        fs::write(dir.join(".claude.json"), identity(&seat).to_string())?;
-        dirs.push(dir);
-    }
-    Ok(dirs)
-}
-
-fn login(seat: &Seat) -> serde_json::Value {
-    json!({"claudeAiOauth": {
-        "accessToken": seat.access_token,
-        "refreshToken": seat.refresh_token,
-        "expiresAt": seat.expires_at_ms,
-        "scopes": ["user:inference", "user:profile"],
-        "subscriptionType": seat.plan,
-        "accountUuid": seat.account_uuid,
-        "organizationUuid": seat.organization_uuid,
-    }})
-}
-
-fn identity(seat: &Seat) -> serde_json::Value {
-    json!({"oauthAccount": {
-        "accountUuid": seat.account_uuid,
-        "organizationUuid": seat.organization_uuid,
-        "emailAddress": seat.email,
-        "organizationName": seat.name,
-    }})
 }
 
 /// The usual port if nobody listens on it, else a free one.

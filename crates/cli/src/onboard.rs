@@ -16,6 +16,7 @@ use gateway::settings::Settings;
 use gateway::{Gateway, ping};
 use serde_json::{Value, json};
 
+use crate::client;
 use crate::service::{self, Service};
 use crate::show;
 use crate::start;
@@ -63,6 +64,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
             "The earlier tool runs here ({}). Its settings and key are kept, and copies of its files.\n",
             agent.display()
         ));
+        service::keep_settings(paths)?;
     }
     // A first start makes the key; a later one keeps it.
     let config = Config::load(&paths.config)?;
@@ -129,16 +131,18 @@ fn is_acknowledged(paths: &Paths) -> bool {
     written["app"][ACKNOWLEDGED] == true
 }
 
-/// The seats that the settings lead to. Nothing is asked of the network.
+/// The seats that the settings lead to, or a running router knows. Nothing is asked of the network.
 fn list_seats(paths: &Paths, config: &Config) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let gateway = Gateway::new(
-        config.clone(),
-        &paths.clone().for_a_look(),
-        start::network(config, gateway::keychain::on_this_machine(paths))?,
-    );
-    runtime.block_on(gateway.scan());
-    let seats = gateway.snapshot(&[], false).seats;
+    let seats = match client::status(paths) {
+        Ok(running) => running.seats,
+        Err(_) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let ports = start::network(config, gateway::keychain::on_this_machine(paths))?;
+            let gateway = Gateway::new(config.clone(), &paths.clone().for_a_look(), ports);
+            runtime.block_on(gateway.scan());
+            gateway.snapshot(&[], false).seats
+        }
+    };
     match seats.is_empty() {
         true => show::line(
             "No Claude login is on this machine yet. Log in with `claude`; the router notices within ten seconds.\n",

@@ -104,7 +104,7 @@ fn tell(done: &Done, plan: &Plan, service: &Service) {
 }
 
 /// Copies the settings as the earlier tool left them, once.
-fn keep_settings(paths: &Paths) -> anyhow::Result<()> {
+pub(crate) fn keep_settings(paths: &Paths) -> anyhow::Result<()> {
     let copy = paths.earlier().join("config.json");
     if copy.exists() || !paths.config.exists() {
         return Ok(());
@@ -153,17 +153,25 @@ pub(crate) fn uninstall(paths: &Paths, purge: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All that the router keeps, its lock last.
+/// All that the router keeps, its lock last. What all routers of one user share goes with the usual one.
 fn kept(paths: &Paths) -> Vec<PathBuf> {
-    vec![
+    let mut all = vec![
         paths.config.clone(),
         paths.devices(),
         paths.joined(),
         paths.earlier(),
         paths.socket.clone(),
-        paths.state.clone(),
-        paths.lock(),
-    ]
+    ];
+    for end in ["", "-wal", "-shm"] {
+        all.extend(paths.store.as_ref().map(|store| {
+            let mut name = store.as_os_str().to_owned();
+            name.push(end);
+            PathBuf::from(name)
+        }));
+    }
+    all.extend(paths.is_usual.then(|| paths.state.clone()));
+    all.push(paths.lock());
+    all
 }
 
 fn folders(paths: &Paths) -> Vec<&Path> {

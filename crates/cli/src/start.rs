@@ -53,7 +53,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
             return start_sandbox(options).await;
         }
         // The lock comes first: of many that start at once, one makes the settings.
-        let Some(_instance) = take_instance(&paths.lock())? else {
+        let Some(_instance) = take_instance(&paths.lock()).await? else {
             return Ok(());
         };
         let mut config = Config::load(&paths.config)?;
@@ -116,7 +116,14 @@ fn has_no_login(paths: &Paths) -> anyhow::Result<bool> {
 }
 
 /// The instance lock; `None` if another router holds it, which is no failure.
-fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
+async fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
+    // A command that changes the devices holds it for a moment, and is no router.
+    for _ in 0..BRIEFLY_HELD {
+        match Instance::take(lock) {
+            Err(InstanceError::Taken { .. }) => tokio::time::sleep(Duration::from_millis(50)).await,
+            taken => return Ok(Some(taken?)),
+        }
+    }
     match Instance::take(lock) {
         Ok(instance) => Ok(Some(instance)),
         Err(taken @ InstanceError::Taken { .. }) => {
@@ -126,6 +133,9 @@ fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
         Err(error) => Err(error.into()),
     }
 }
+
+/// How often a lock that is held is asked for again.
+const BRIEFLY_HELD: u32 = 8;
 
 /// The real network, with TLS only where something is reached by it, and that store.
 pub(crate) fn network(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Ports> {

@@ -449,7 +449,7 @@ async fn status_shows_the_seats_as_a_table_and_as_json() {
     let home = Home::new().await;
     let running = home.start().await;
     let status = home.status_where("usage is known", are_read).await;
-    assert_eq!(status["version"], 1);
+    assert_eq!(status["version"], 2);
     assert_eq!(status["listening"], json!([running.address.to_string()]));
     assert_eq!((&status["sandbox"], labels(&status)), (&json!(false), vec!["default"]));
     let seat = &status["seats"][0];

@@ -281,16 +281,14 @@ async fn sc_02_what_doctor_says_holds_no_secret_and_nobodys_name() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let key = timeout(GUARD, async {
-        loop {
-            let output = own.run(&["devices", "add", "laptop"]).await;
-            if output.status.success() && own.run(&["status"]).await.status.success() {
-                return key_in(&String::from_utf8(output.stdout).unwrap());
-            }
+    timeout(GUARD, async {
+        while !own.run(&["status"]).await.status.success() {
             sleep(GLANCE).await;
         }
-    });
-    let key = key.await.unwrap();
+    })
+    .await
+    .expect("it starts");
+    let key = key_in(&own.done(&["devices", "add", "laptop"]).await);
     let address = own.status().await["listening"][0].as_str().unwrap().parse().unwrap();
     own.sandbox.script_always("*", "/v1/messages", sandbox::Answer::reset());
     assert_eq!(turn(address, &key, false).await.status(), 502);
@@ -383,7 +381,7 @@ async fn ld_03_ten_thousand_failures_are_a_short_log() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn nw_01_an_address_is_waited_for_and_followed() {
-    if !support::own::is_inside("nw_01_an_address_is_waited_for_and_followed", PRIVATE_NETWORK) {
+    if !support::own::is_inside("nw_01_an_address_is_waited_for_and_followed", "--net", "ip link set lo up &&") {
         return;
     }
     const LATER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
@@ -422,16 +420,3 @@ async fn becomes(own: &Own, so: impl Fn(&Value) -> bool) {
     .await
     .expect("the router follows");
 }
-
-/// A network of its own, in which loopback is up and more can be added.
-#[cfg(target_os = "linux")]
-const PRIVATE_NETWORK: &[&str] = &[
-    "unshare",
-    "--user",
-    "--map-root-user",
-    "--net",
-    "sh",
-    "-c",
-    "ip link set lo up && exec \"$@\"",
-    "sh",
-];

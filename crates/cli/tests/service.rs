@@ -303,22 +303,10 @@ async fn without_a_service_manager_nothing_is_left_behind() {
     assert_eq!(after, before);
 }
 
-/// A world of its own in which `/usr/bin`, and with it `/bin`, can be given more.
-const PRIVATE_FILES: &[&str] = &[
-    "unshare",
-    "--user",
-    "--map-root-user",
-    "--mount",
-    "sh",
-    "-c",
-    "exec \"$@\"",
-    "sh",
-];
-
 #[tokio::test]
 async fn on_a_mac_the_earlier_tool_is_taken_over_and_nothing_is_left_in_the_end() {
     const NAME: &str = "on_a_mac_the_earlier_tool_is_taken_over_and_nothing_is_left_in_the_end";
-    if !is_inside(NAME, PRIVATE_FILES) {
+    if !is_inside(NAME, "--mount", "") {
         return;
     }
     let own = Own::empty().await;
@@ -347,7 +335,7 @@ async fn on_a_mac_the_earlier_tool_is_taken_over_and_nothing_is_left_in_the_end(
     assert_eq!(settings(&own)["routerKey"], FIRST_KEY, "devices keep their key");
     assert_eq!(settings(&own)["usagePollS"], 60);
     let kept = own.config().with_file_name("earlier");
-    assert_eq!(fs::read_to_string(kept.join("config.json")).unwrap(), theirs);
+    assert_eq!(fs::read_to_string(kept.join("config.json")).unwrap().trim_end(), theirs.trim_end());
     assert_eq!(
         fs::read_to_string(kept.join(agent.file_name().unwrap()))
             .unwrap()
@@ -382,10 +370,13 @@ async fn on_a_mac_the_earlier_tool_is_taken_over_and_nothing_is_left_in_the_end(
     fs::remove_dir_all(&kept).unwrap();
     done(&own, folder.path(), &["install"]).await;
     assert!(!kept.exists());
-    assert_eq!(
-        done(&own, folder.path(), &["status"]).await.lines().next(),
-        Some(&*format!("listening on 127.0.0.1:{port}"))
-    );
+    timeout(GUARD, async {
+        while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
+            sleep(GLANCE).await;
+        }
+    })
+    .await
+    .expect("it runs again");
 
     done(&own, folder.path(), &["uninstall", "--purge"]).await;
     is_refused_at(port).await;

@@ -15,16 +15,6 @@ use tokio::time::{sleep, timeout};
 use support::own::{GLANCE, GUARD, Own, is_inside};
 
 const NAME: &str = "two_devices_of_one_owner_each_reach_their_seats_and_one_is_shut_out_while_it_speaks";
-const PRIVATE_NETWORK: &[&str] = &[
-    "unshare",
-    "--user",
-    "--map-root-user",
-    "--net",
-    "sh",
-    "-c",
-    "ip link set lo up && exec \"$@\"",
-    "sh",
-];
 
 /// A device's network: a namespace that lives as long as this, and a cable to the router's.
 struct Network {
@@ -166,7 +156,7 @@ async fn two_devices_of_one_owner_each_reach_their_seats_and_one_is_shut_out_whi
         eprintln!("skipped: GENUINE_CLAUDE does not name a Claude Code; `scripts/test` does");
         return;
     };
-    if !is_inside(NAME, PRIVATE_NETWORK) {
+    if !is_inside(NAME, "--net", "ip link set lo up &&") {
         return;
     }
     let claude = Path::new(&claude);

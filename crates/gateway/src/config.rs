@@ -344,16 +344,13 @@ impl Written {
         later("proxy", self.proxy.is_some());
         later("language", self.language.is_some());
         later("app", self.app.is_some());
+        let named = |name: &str| Strategy::ALL.into_iter().find(|strategy| strategy.name() == name);
         let routing = match self.routing.as_deref() {
-            None | Some("price") => Strategy::Price,
-            Some("headroom") => Strategy::Headroom,
-            Some("order") => Strategy::Order,
-            Some("fill-first") => Strategy::FillFirst,
-            Some("round-robin") => Strategy::RoundRobin,
-            Some(_) => {
+            None => Strategy::Price,
+            Some(name) => named(name).ok_or_else(|| {
                 let want = "must be `price`, `headroom`, `order`, `fill-first` or `round-robin`";
-                return Err(refuse("routing", want));
-            }
+                refuse("routing", want)
+            })?,
         };
         for (index, seat) in self.accounts.iter().enumerate() {
             if let Some(limit) = seat.limit_pct {

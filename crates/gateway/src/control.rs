@@ -36,6 +36,8 @@ pub enum Command {
     Status,
     /// End, as a signal would.
     Stop,
+    /// The machine woke, or its network changed: connect anew, and look at everything again.
+    Stir,
     /// Look for logins now.
     Rescan,
     /// Give nothing to the seat, or to any.

@@ -73,6 +73,7 @@ impl TryFrom<String> for KeyHash {
 
 /// A device as its owner sees it, and, but for `revoked`, as the file has it. Times are seconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceView {
     /// Stable, and safe to show.

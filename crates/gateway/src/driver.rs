@@ -210,10 +210,15 @@ impl Driver {
                 "the clock jumped by {} s, as it does when the machine slept; connections are made anew",
                 jump.as_secs()
             );
-            self.renewer.grace.begin(now);
-            self.network.drop_connections();
-            self.scheduler.woke();
+            self.stir();
         }
+    }
+
+    /// The machine woke, or its network is another one: connections are made anew, and everything is looked at again.
+    pub fn stir(&self) {
+        self.renewer.grace.begin(self.scheduler.now());
+        self.network.drop_connections();
+        self.scheduler.woke();
     }
 
     fn poll_usage(&self, id: AccountId) {

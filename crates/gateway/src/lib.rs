@@ -62,9 +62,11 @@ pub mod verbs;
 pub mod workers;
 mod start;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use pool::Pool;
 use pool::standing::{Out, Tier};
@@ -89,7 +91,7 @@ use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Read, Snapshot};
 
 /// What the gateway needs of the outside.
 #[derive(Clone)]
@@ -113,6 +115,7 @@ pub struct Ports {
 pub struct Gateway {
     proxy: Arc<Proxy>,
     driver: Driver,
+    started_at: Timestamp,
     connections: Connections,
     settings: Arc<Settings>,
     recorder: Arc<Recorder>,
@@ -121,6 +124,7 @@ pub struct Gateway {
 impl Gateway {
     /// A router with those settings. It knows no seats until [`Gateway::scan`] or its driver has looked.
     pub fn new(config: Config, paths: &Paths, ports: Ports) -> Self {
+        let started_at = ports.clock.now();
         let (recorder, remembered) = match paths.store.clone() {
             Some(path) => Recorder::open(path, config.history_days > 0, Arc::clone(&ports.clock)),
             None => (Recorder::nowhere(), Remembered::default()),
@@ -183,6 +187,7 @@ impl Gateway {
         Self {
             proxy: Arc::new(proxy),
             driver,
+            started_at,
             connections: Connections::default(),
             settings,
             recorder,
@@ -283,26 +288,34 @@ impl Gateway {
     }
 
     /// The router as it is now. `listening` and `sandbox` are told by whoever opened the sockets.
-    pub fn snapshot(&self, listening: &[String], sandbox: bool) -> Snapshot {
+    pub fn snapshot(&self, listening: &[SocketAddr], sandbox: bool) -> Snapshot {
         let seats = self.proxy.roster.seats();
-        let mut views = self.proxy.scheduler.look(|pool, now| {
-            let view = |account: &pool::Account| {
-                let (seat, renewals) = (seats.get(&account.id)?, pool.renewals(&account.id)?);
-                Some(snapshot::seat_view(account, renewals, seat, now))
-            };
-            pool.accounts().filter_map(view).collect::<Vec<_>>()
-        });
-        views.sort_by(|one, other| one.label.cmp(&other.label));
-        Snapshot {
-            version: snapshot::VERSION,
-            program: env!("CARGO_PKG_VERSION").into(),
-            now: self.proxy.scheduler.now().as_second(),
-            listening: listening.to_vec(),
-            waiting: Vec::new(),
-            sandbox,
-            seats: views,
-            reads: snapshot::read_views(self.driver.renewer.reads.all()),
-        }
+        self.proxy.scheduler.look(|pool, now| {
+            let mut snapshot = snapshot::of(pool, &seats, now);
+            snapshot.started_at = Some(self.started_at.as_second());
+            snapshot.listening = listening.iter().map(ToString::to_string).collect();
+            snapshot.address = snapshot::address(listening);
+            snapshot.sandbox = sandbox;
+            snapshot.routing.paused = self.settings.now().paused;
+            snapshot.devices = self.proxy.devices.list();
+            snapshot.switches = self.recorder.last_switches().into_iter().map(Into::into).collect();
+            let requests = self.recorder.last_hour(snapshot.now);
+            let refused_at = self.recorder.last_refused();
+            snapshot.activity = Some(snapshot::activity(
+                &snapshot.devices,
+                requests,
+                refused_at,
+                snapshot.now,
+            ));
+            snapshot
+                .problems
+                .extend(snapshot::settings_problem(self.settings.refused()));
+            snapshot
+                .problems
+                .extend(snapshot::store_problem(self.recorder.trouble()));
+            snapshot.reads = self.driver.renewer.reads.all().into_iter().map(Read::from).collect();
+            snapshot
+        })
     }
 }
 

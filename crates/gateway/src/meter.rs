@@ -199,12 +199,15 @@ impl Reading {
     }
 }
 
-/// Reads one line of an event stream. Nearly all carry content, and are told by what they lack: within a text, a
-/// quotation mark has a backslash before it.
+/// Reads one line of an event stream. Nearly all carry content, as their beginning tells where it is written as usual,
+/// and else what they lack: within a text, a quotation mark has a backslash before it.
 fn read_event(found: &mut Metered, line: &[u8]) {
     let Some(data) = line.strip_prefix(b"data:") else {
         return;
     };
+    if data.starts_with(CONTENT) {
+        return;
+    }
     let says = |key: &[u8]| memmem::find(data, key).is_some();
     if says(b"\"usage\"") || says(b"\"container\"") {
         take_in(found, data);

@@ -90,6 +90,16 @@ impl Paths {
         self.state.join("renewals")
     }
 
+    /// The app's lock, which keeps it to one copy, whoever runs the router.
+    pub fn app_lock(&self) -> PathBuf {
+        beside(&self.config, "app.lock")
+    }
+
+    /// The app's own socket, where a second copy asks the first to show itself.
+    pub fn door(&self) -> PathBuf {
+        self.socket.with_file_name("app.sock")
+    }
+
     /// Whom macOS asked in vain for a Keychain item.
     pub fn keychain(&self) -> PathBuf {
         self.state.join("keychain.json")

@@ -106,7 +106,12 @@ async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Response 
     }
     let (device, route) = match gate::admit(&head, &proxy.devices, &proxy.names) {
         Ok(admitted) => admitted,
-        Err(refused) => return refuse(&proxy, &refused, &head, body, body::DRAIN_STRANGER),
+        Err(refused) => {
+            if matches!(refused, ProxyError::WrongKey { .. }) {
+                proxy.books.refused(proxy.scheduler.now());
+            }
+            return refuse(&proxy, &refused, &head, body, body::DRAIN_STRANGER);
+        }
     };
     let length = head
         .headers

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// Why a login was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS), ts(rename = "ReadWhy"))]
 #[serde(rename_all = "camelCase")]
 pub enum Why {
     /// It was not known yet.

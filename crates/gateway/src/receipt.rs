@@ -45,6 +45,11 @@ pub enum ReadFor {
 }
 
 impl Books {
+    /// Notes that a key was turned away.
+    pub fn refused(&self, now: Timestamp) {
+        self.recorder.refused(now);
+    }
+
     /// Books that go on where the last run left off.
     pub fn new(recorder: Arc<Recorder>, scheduler: Arc<Scheduler>, known: Vec<(String, AccountId)>) -> Self {
         let mut owners = Owners::default();

@@ -109,6 +109,7 @@ pub struct SwitchRecord {
 
 /// What makes a conversation move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
     /// Its seat has reached a limit, or is close to one.

@@ -4,6 +4,7 @@
 //! Nobody waits for the disk. What is known of seats and conversations replaces what was noted before, so the mailbox
 //! cannot grow by it; history has a bound, and what comes beyond it is dropped and counted.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,11 @@ const CONVERSATIONS_WAIT: usize = 10_000;
 const GATHER: Duration = Duration::from_millis(250);
 /// How long the store is left alone after it took nothing.
 const RETRY: Duration = Duration::from_secs(10);
+/// How much of the history is at hand without asking the disk.
+const SWITCHES_SHOWN: usize = 10;
+const REQUESTS_SHOWN: usize = 10_000;
+/// In seconds.
+const HOUR: i64 = 3_600;
 /// How long one who wants to read waits for what was noted before.
 const FLUSH: Duration = Duration::from_secs(2);
 
@@ -82,6 +88,11 @@ struct Inside {
     /// Whether the store is new, and wants all that is known.
     wants_all: bool,
     trouble: Option<Trouble>,
+    /// The last switches, the newest first, and when the requests of the last hour came: what a screen shows all the time.
+    switches: VecDeque<SwitchRecord>,
+    /// In seconds since the epoch, like what follows.
+    requests: VecDeque<i64>,
+    refused_at: Option<i64>,
 }
 
 impl Recorder {
@@ -132,6 +143,10 @@ impl Recorder {
             owners: store.owners()?,
         };
         self.last_number = AtomicI64::new(store.last_number()?);
+        // Of the run before, as far as there was one.
+        if let Ok(switches) = History::open(&self.path).and_then(|history| history.switches(SWITCHES_SHOWN as u32)) {
+            self.mailbox.lock().switches = switches.into();
+        }
         let mailbox = Arc::clone(&self.mailbox);
         let thread = thread::Builder::new()
             .name("store".into())
@@ -178,12 +193,47 @@ impl Recorder {
 
     /// Notes a request that ended.
     pub fn request(&self, request: RequestRecord) {
+        {
+            let mut inside = self.mailbox.lock();
+            let at = request.at / 1_000;
+            inside.requests.push_back(at);
+            let ended = at - HOUR;
+            while inside.requests.len() > REQUESTS_SHOWN || inside.requests.front().is_some_and(|at| *at < ended) {
+                inside.requests.pop_front();
+            }
+        }
         self.history(|batch| batch.requests.push(request));
     }
 
     /// Notes a conversation that moved.
     pub fn switch(&self, switch: SwitchRecord) {
+        {
+            let mut inside = self.mailbox.lock();
+            inside.switches.push_front(switch.clone());
+            inside.switches.truncate(SWITCHES_SHOWN);
+        }
         self.history(|batch| batch.switches.push(switch));
+    }
+
+    /// The last switches, the newest first. It is in memory: ask as often as you like.
+    pub fn last_switches(&self) -> Vec<SwitchRecord> {
+        self.mailbox.lock().switches.iter().cloned().collect()
+    }
+
+    /// Notes that a key was turned away.
+    pub fn refused(&self, now: Timestamp) {
+        self.mailbox.lock().refused_at = Some(now.as_second());
+    }
+
+    /// When a key was last turned away in this run, in seconds since the epoch.
+    pub fn last_refused(&self) -> Option<i64> {
+        self.mailbox.lock().refused_at
+    }
+
+    /// How many requests came in the hour before `now`, in seconds since the epoch.
+    pub fn last_hour(&self, now: i64) -> usize {
+        let inside = self.mailbox.lock();
+        inside.requests.iter().filter(|at| **at >= now - HOUR).count()
     }
 
     /// Drops history that is older than `kept_for`; with none kept, all of it.

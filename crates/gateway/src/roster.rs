@@ -37,6 +37,8 @@ const BETWEEN_OFFERS: SignedDuration = SignedDuration::from_secs(60);
 pub struct Seat {
     /// Its short name: from the settings, else the organisation, else the directory. Never an e-mail address.
     pub label: String,
+    /// The name that its owner gave it.
+    pub named: Option<String>,
     /// The owner's e-mail address, for the owner's own screens.
     pub email: Option<String>,
     /// The organisation's name.
@@ -683,6 +685,7 @@ impl Seat {
     fn new(profile: &Profile) -> Self {
         Self {
             label: profile.name.clone(),
+            named: None,
             email: None,
             organization: None,
             plan: None,
@@ -713,6 +716,7 @@ fn name(wishes: &[SeatWishes], seats: &mut BTreeMap<AccountId, Found>) -> Vec<(u
             .clone()
             .filter(|name| !name.contains('@') && !name.trim().is_empty());
         let directory = seat.label.clone();
+        seat.named.clone_from(&wished);
         seat.label = wished.or(organization).unwrap_or(directory);
     }
     let labels: Vec<String> = seats.values().map(|(seat, _)| seat.label.clone()).collect();

@@ -33,7 +33,7 @@ const QUESTIONS: Duration = Duration::from_secs(15);
 pub const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Serves `app` on the `doors`, of which those are `opened`, until `stop` is told; then accepts nothing more, and waits
-/// for what runs. Connections go to `workers` in turn, and each stays where it is.
+/// for what runs, unless it is told once more. Connections go to `workers` in turn, and each stays where it is.
 pub async fn serve(
     doors: Doors,
     opened: Vec<TcpListener>,
@@ -54,13 +54,17 @@ pub async fn serve(
         )
     };
     doors.tend(opened, accept, stop.notified()).await;
-    if let Some(graceful) = Arc::into_inner(graceful)
-        && tokio::time::timeout(LAST_WORDS, graceful.shutdown()).await.is_err()
-    {
-        tracing::warn!(
-            "some answers did not end within {} s and were cut",
-            LAST_WORDS.as_secs()
-        );
+    let Some(graceful) = Arc::into_inner(graceful) else {
+        return;
+    };
+    tokio::select! {
+        ended = tokio::time::timeout(LAST_WORDS, graceful.shutdown()) => if ended.is_err() {
+            tracing::warn!(
+                "some answers did not end within {} s and were cut",
+                LAST_WORDS.as_secs()
+            );
+        },
+        () = stop.notified() => tracing::info!("told again to stop; running answers are cut"),
     }
 }
 

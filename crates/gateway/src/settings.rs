@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -109,6 +110,20 @@ impl Settings {
     /// Why the file as it stands is not in force, if it is not.
     pub fn refused(&self) -> Option<String> {
         self.lock().refused.clone()
+    }
+
+    /// Where the file says to listen.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is not valid.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
+        let text = fs::read(&self.path).map_err(|source| unusable(&self.path, source))?;
+        let config = parse(&self.path, &text)?;
+        Ok(config
+            .hosts
+            .iter()
+            .map(|host| SocketAddr::new(*host, config.port))
+            .collect())
     }
 
     /// Every setting, with what the file says or the default; never the key.

@@ -1,17 +1,36 @@
 //! All that a screen may know: plain data, without a secret. One snapshot is enough to draw everything.
+//!
+//! The page's TypeScript types are made from these (`ui/src/lib/bindings`), and a test keeps the two alike.
+
+mod next;
+mod seat;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use jiff::Timestamp;
-use pool::{Account, Cause, Renewal, Renewals, Token, WindowKind};
+use pool::{Account, AccountId, Policy, Pool, Trouble};
 use serde::{Deserialize, Serialize};
 
-use crate::reads::{Read, Why};
-use crate::roster::{Seat, Unread};
+use crate::reads;
+use crate::record::SwitchRecord;
+use crate::recorder;
+use crate::roster::Seat;
+
+pub use crate::devices::DeviceView;
+pub use crate::reads::Why as ReadWhy;
+pub use crate::record::Cause;
+pub use next::{Forecast, ForecastState, Next, Nobody, Why};
+use next::{forecast, next};
+pub use seat::{ExtraUsage, LoginTrouble, Rest, RestCause, SeatState, SeatView, WindowView};
+use seat::{Known, seat_view};
 
 /// The shape's version; a reader that knows a lower one may go by the fields it knows.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The router as it is at one moment. Times are seconds since the epoch, shares are basis points (10 000 is all).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The shape's version.
@@ -20,310 +39,313 @@ pub struct Snapshot {
     pub program: String,
     /// When it was taken.
     pub now: i64,
+    /// When the router started; absent while it does not run.
+    pub started_at: Option<i64>,
     /// Where the router listens.
     pub listening: Vec<String>,
     /// Where it is to listen and cannot now: the address is not there, or another program has the port.
-    #[serde(default)]
     pub waiting: Vec<String>,
+    /// The address to give to devices: `host:port`; absent while nothing is listened on.
+    pub address: Option<String>,
     /// Whether the seats are made up and Anthropic is pretended.
     pub sandbox: bool,
-    /// The seats, by label.
+    /// How seats are chosen.
+    pub routing: Routing,
+    /// Who would serve a new conversation.
+    pub next: Next,
+    /// How long the seats last together.
+    pub forecast: Forecast,
+    /// The seats, in their owner's order, then by label.
     pub seats: Vec<SeatView>,
-    /// The stored logins that were read since the start, by name: each one's last reading.
-    #[serde(default)]
-    pub reads: Vec<ReadView>,
+    /// The devices that have a key, revoked ones included.
+    pub devices: Vec<DeviceView>,
+    /// The last times that the work moved from one seat to another, newest first.
+    pub switches: Vec<Switch>,
+    /// What goes on; absent where it is not counted.
+    pub activity: Option<Activity>,
+    /// What is the matter, the gravest first.
+    pub problems: Vec<Problem>,
+    /// The logins that were read since the start, by name, each one's last reading.
+    pub reads: Vec<Read>,
 }
 
-/// What was read of the owner's logins.
+/// What the pool and the roster know at `now`; the rest is empty.
+pub fn of(pool: &Pool, seats: &BTreeMap<AccountId, Seat>, now: Timestamp) -> Snapshot {
+    let view = |account: &Account| {
+        let known = Known {
+            renewals: pool.renewals(&account.id)?,
+            polls: pool.polls(&account.id),
+            burns: pool.burns(&account.id),
+        };
+        Some(seat_view(account, &known, seats.get(&account.id)?, now))
+    };
+    let mut seats: Vec<SeatView> = pool.accounts().filter_map(view).collect();
+    let place = |seat: &SeatView| seat.order.unwrap_or(u32::MAX);
+    seats.sort_by(|one, other| (place(one), &one.label).cmp(&(place(other), &other.label)));
+    Snapshot {
+        version: VERSION,
+        program: env!("CARGO_PKG_VERSION").into(),
+        now: now.as_second(),
+        started_at: None,
+        listening: Vec::new(),
+        waiting: Vec::new(),
+        address: None,
+        sandbox: false,
+        routing: Routing {
+            strategy: pool.policy().strategy.name().into(),
+            paused: false,
+        },
+        next: next(pool, &seats, now),
+        forecast: forecast(pool, now),
+        seats,
+        devices: Vec::new(),
+        switches: Vec::new(),
+        activity: None,
+        problems: pool.troubles(now).into_iter().map(pool_problem).collect(),
+        reads: Vec::new(),
+    }
+}
+
+/// What there is to show while no router runs.
+pub fn nothing(now: Timestamp) -> Snapshot {
+    of(&Pool::new(Policy::default(), 0), &BTreeMap::new(), now)
+}
+
+/// The address to give to devices: one that others can reach, if there is one.
+pub fn address(listening: &[SocketAddr]) -> Option<String> {
+    let reachable = listening.iter().find(|address| !address.ip().is_loopback());
+    reachable.or(listening.first()).map(ToString::to_string)
+}
+
+/// How seats are chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-pub struct ReadView {
+pub struct Routing {
+    /// The way, as the settings name it.
+    pub strategy: String,
+    /// Whether the owner has paused the whole router.
+    pub paused: bool,
+}
+
+/// The work moved from one seat to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct Switch {
+    /// When.
+    pub at: i64,
+    /// From which seat, by id.
+    pub from: Option<String>,
+    /// To which seat, by id; absent if there was none.
+    pub to: Option<String>,
+    /// Why.
+    pub cause: Cause,
+    /// The allowance that was reached, as it stands before the word *limit*.
+    pub limit: Option<String>,
+}
+
+impl From<SwitchRecord> for Switch {
+    fn from(switch: SwitchRecord) -> Self {
+        Self {
+            at: switch.at / 1_000,
+            from: Some(switch.from.to_string()),
+            to: Some(switch.to.to_string()),
+            cause: switch.cause,
+            limit: switch.words.strip_suffix(" limit reached").map(Into::into),
+        }
+    }
+}
+
+/// What goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct Activity {
+    /// Requests in the last sixty minutes.
+    pub requests_last_hour: u32,
+    /// Devices that asked for something in the last fifteen minutes.
+    pub devices_active: u32,
+    /// The last time that a wrong or revoked key was shown.
+    pub refused: Option<RefusedKey>,
+}
+
+/// What goes on at `now`, with so many requests in the last hour, and a key turned away then.
+pub fn activity(devices: &[DeviceView], requests: usize, refused_at: Option<i64>, now: i64) -> Activity {
+    /// In seconds.
+    const OF_LATE: i64 = 15 * 60;
+    let called = devices
+        .iter()
+        .filter(|device| device.last_seen_at.is_some_and(|at| at > now - OF_LATE));
+    Activity {
+        requests_last_hour: u32::try_from(requests).unwrap_or(u32::MAX),
+        devices_active: u32::try_from(called.count()).unwrap_or(u32::MAX),
+        refused: refused_at.map(|at| RefusedKey { at, from: None }),
+    }
+}
+
+/// A key that was turned away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedKey {
+    /// When.
+    pub at: i64,
+    /// From which address, where that is known.
+    pub from: Option<String>,
+}
+
+/// Something that the owner should know or mend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Which.
+    pub kind: ProblemKind,
+    /// It in a sentence, for those who have none of their own.
+    pub words: String,
+    /// The address it is about.
+    pub address: Option<String>,
+    /// The program that holds that address.
+    pub holder: Option<String>,
+    /// Since when.
+    pub since: Option<i64>,
+}
+
+impl Problem {
+    fn new(kind: ProblemKind, words: String) -> Self {
+        Self {
+            kind,
+            words,
+            address: None,
+            holder: None,
+            since: None,
+        }
+    }
+}
+
+/// What keeps all seats alike from serving, as the pool knows it.
+fn pool_problem((trouble, since): (Trouble, Timestamp)) -> Problem {
+    let (kind, words) = match trouble {
+        Trouble::Unreachable => (ProblemKind::Offline, "Anthropic cannot be reached"),
+        Trouble::Overloaded => (ProblemKind::Other, "Anthropic is overloaded"),
+        Trouble::Throttled => (ProblemKind::Other, "requests are throttled, whichever seat they use"),
+        Trouble::LoginsRefused => (ProblemKind::Other, "logins are refused, whichever seat they belong to"),
+        Trouble::Challenged => (ProblemKind::Other, "requests from here must pass a challenge"),
+        Trouble::WrongPlace => (
+            ProblemKind::Other,
+            "requests from this place or network are not allowed",
+        ),
+    };
+    Problem {
+        since: Some(since.as_second()),
+        ..Problem::new(kind, words.into())
+    }
+}
+
+/// The problem that settings are, if they were refused for that reason.
+pub fn settings_problem(refused: Option<String>) -> Option<Problem> {
+    refused.map(|words| Problem::new(ProblemKind::SettingsRefused, words))
+}
+
+/// The problem that the store is.
+pub fn store_problem(trouble: Option<recorder::Trouble>) -> Option<Problem> {
+    use recorder::Trouble;
+    Some(match trouble? {
+        Trouble::MovedAside(aside) => Problem::new(
+            ProblemKind::StoreMovedAside,
+            format!(
+                "the store was begun anew ({}); the old one is {}",
+                aside.why,
+                aside.path.display()
+            ),
+        ),
+        Trouble::TakesNothing(why) => Problem::new(ProblemKind::Other, format!("the store takes nothing now: {why}")),
+        Trouble::None(why) => Problem::new(ProblemKind::Other, format!("there is no store in this run: {why}")),
+    })
+}
+
+/// What can be the matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub enum ProblemKind {
+    /// Another program listens on the port.
+    PortBusy,
+    /// An address to listen on is not this machine's now.
+    AddressGone,
+    /// There is no network.
+    Offline,
+    /// The settings are not valid; those before them stay in force.
+    SettingsRefused,
+    /// The store was damaged and begun anew.
+    StoreMovedAside,
+    /// Something else.
+    Other,
+}
+
+/// Something that was read of the owner's logins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "camelCase")]
+pub struct Read {
     /// `Keychain item NAME`, or a file's path.
     pub what: String,
-    /// When it was last read.
+    /// When it was read last.
     pub when: i64,
-    /// Why.
-    pub why: Why,
+    /// What for.
+    pub why: ReadWhy,
 }
 
-/// The views of what was read.
-pub fn read_views(reads: Vec<Read>) -> Vec<ReadView> {
-    let view = |read: Read| ReadView {
-        what: read.what,
-        when: read.when.as_second(),
-        why: read.why,
-    };
-    reads.into_iter().map(view).collect()
-}
-
-/// One seat.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SeatView {
-    /// Its id: account and organisation, or its directory where those are not known.
-    pub id: String,
-    /// Its short name.
-    pub label: String,
-    /// The owner's e-mail address.
-    pub email: Option<String>,
-    /// The organisation's name.
-    pub organization: Option<String>,
-    /// The plan.
-    pub plan: Option<String>,
-    /// What it can do now.
-    pub state: SeatState,
-    /// What is the matter with its login while it still serves; absent when nothing is.
-    pub login: Option<LoginTrouble>,
-    /// Its allowances as last seen; one that was never seen is missing.
-    pub windows: Vec<WindowView>,
-    /// Requests that run on it.
-    pub in_flight: u32,
-    /// When any allowance was last seen.
-    pub read_at: Option<i64>,
-    /// When its access token ends.
-    pub token_ends_at: Option<i64>,
-    /// The directories that hold its login.
-    pub dirs: Vec<String>,
-}
-
-/// What a seat can do now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum SeatState {
-    /// It serves.
-    Ready,
-    /// It serves, but not these families of models until then.
-    ReadyBut {
-        /// The family's name.
-        family: String,
-        /// When it serves them again.
-        until: i64,
-    },
-    /// It rests from a limit.
-    Resting {
-        /// The allowance, as it stands before the word *limit*; absent if it was not told.
-        limit: Option<String>,
-        /// Why: `limit`, `extraUsage`, `payment`, `organization`, `login` or `faults`.
-        cause: String,
-        /// When it returns.
-        until: i64,
-    },
-    /// Its owner switched it off.
-    Paused,
-    /// Nobody is logged in.
-    LoggedOut,
-    /// Its access token has expired.
-    Expired {
-        /// When that was.
-        since: i64,
-    },
-    /// Its access token has ended, and a new one is being asked for, or will be soon.
-    Renewing,
-    /// Its access token has ended, and its login has trouble.
-    NeedsLogin {
-        /// What is the matter.
-        trouble: LoginTrouble,
-    },
-    /// Anthropic refused its token.
-    Refused,
-    /// Its login file cannot be read, and there is no token left.
-    Unreadable,
-}
-
-impl SeatState {
-    /// The state in words, with what to do where there is something to do. Times are told by `when`.
-    pub fn words(&self, when: impl Fn(i64) -> String) -> String {
-        match self {
-            Self::Ready => "ready".into(),
-            Self::ReadyBut { family, until } => format!("ready; {family} limit reached, back {}", when(*until)),
-            Self::Resting { limit, cause, until } => resting_words(limit.as_deref(), cause, &when(*until)),
-            Self::Paused => "switched off".into(),
-            Self::LoggedOut => "not logged in; log in with `claude`".into(),
-            Self::Expired { .. } => "login expired; start `claude` once, and it renews it".into(),
-            Self::Renewing => "login is being renewed".into(),
-            Self::NeedsLogin { trouble } => trouble.words().into(),
-            Self::Refused => "Anthropic refused this login; it is tried again by itself, and if that does not help, log in with `claude`".into(),
-            Self::Unreadable => "its login file cannot be read".into(),
+impl From<reads::Read> for Read {
+    fn from(read: reads::Read) -> Self {
+        Self {
+            what: read.what,
+            when: read.when.as_second(),
+            why: read.why,
         }
     }
 }
 
-fn resting_words(limit: Option<&str>, cause: &str, when: &str) -> String {
-    match (Cause::from_word(cause), limit) {
-        (Some(Cause::Limit) | None, Some(limit)) => format!("{limit} limit reached, back {when}"),
-        (Some(Cause::ExtraUsage), Some(limit)) => {
-            format!("{limit} limit reached, beyond it only if need be, back {when}")
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use ts_rs::{Config, TS};
+
+    use super::Snapshot;
+
+    /// `UPDATE=1` writes what it would compare.
+    #[test]
+    fn the_pages_types_are_these() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui/src/lib/bindings");
+        let fresh = tempfile::tempdir().unwrap();
+        let config = Config::new().with_large_int("number").with_out_dir(fresh.path());
+        Snapshot::export_all(&config).unwrap();
+        if std::env::var_os("UPDATE").is_some() {
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).unwrap();
         }
-        (Some(Cause::ExtraUsage), None) => format!("limit reached, beyond it only if need be, back {when}"),
-        (Some(Cause::Payment), _) => format!("wants to be paid for; looked at again {when}"),
-        (Some(Cause::Organization), _) => format!("its organisation does not allow this; looked at again {when}"),
-        (Some(Cause::Login), _) => format!("Anthropic refused this login; tried again {when}"),
-        (Some(Cause::Faults), _) => format!("failed several times; tried again {when}"),
-        _ => format!("limit reached, back {when}"),
-    }
-}
-
-/// What is the matter with a login.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum LoginTrouble {
-    /// The token endpoint could not be used; it is tried again.
-    Retrying,
-    /// The store takes no write, so nothing was renewed.
-    CannotSave,
-    /// Claude Code's locks cannot be taken, so nothing was renewed.
-    CannotLock,
-    /// The new login is in memory only, until the store takes it.
-    Unsaved,
-    /// Anthropic no longer accepts it.
-    Rejected,
-    /// The answer to its renewal was lost.
-    Uncertain,
-    /// Its file cannot be read; the last good login is used while it lasts.
-    Unreadable,
-    /// The Keychain is locked; the last good login is used while it lasts.
-    KeychainLocked,
-    /// macOS asks for permission to read it, and nobody gave it yet.
-    KeychainAsks,
-    /// Only Claude Code can save it, and it could not be asked to.
-    ClaudeCodes,
-}
-
-impl LoginTrouble {
-    /// What is the matter and what to do, for the status and the log alike.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Retrying => "login could not be renewed yet; it is tried again by itself",
-            Self::CannotSave => "login cannot be saved, so it was not renewed; make room, or its folder writable",
-            Self::CannotLock => {
-                "login cannot be renewed: Claude Code's lock beside its folder cannot be made; the log names it"
-            }
-            Self::Unsaved => "renewed login could not be saved yet; do not quit the router until it could",
-            Self::Rejected => "Anthropic no longer accepts this login; log in again with `claude`",
-            Self::Unreadable => "login file cannot be read; the last good login is used while it lasts",
-            Self::KeychainLocked => "the Keychain is locked; log in at the Mac's own screen, and it is read by itself",
-            Self::KeychainAsks => {
-                "macOS asks for permission to read this login; say \"Always Allow\" when it asks again, or ask for a new look"
-            }
-            Self::ClaudeCodes => "only Claude Code can save this login, so it must renew it; start `claude` once",
-            Self::Uncertain => {
-                "a renewal's answer was lost, and this login may have ended with it; log in again with `claude`"
-            }
-        }
-    }
-}
-
-/// One allowance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WindowView {
-    /// `fiveHour`, `weekly` or `model`.
-    pub kind: String,
-    /// The family's name, for `model`.
-    pub family: Option<String>,
-    /// The used share as of the snapshot, in basis points; it may exceed 10 000.
-    pub used: u16,
-    /// When it is empty again; absent while it has not begun.
-    pub resets_at: Option<i64>,
-    /// When it was seen.
-    pub observed_at: i64,
-}
-
-/// The view of one seat at `now`.
-pub fn seat_view(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) -> SeatView {
-    let trouble = login_trouble(renewals, seat);
-    let windows = account.windows.iter().map(|(kind, window)| WindowView {
-        kind: match kind {
-            WindowKind::FiveHour => "fiveHour".into(),
-            WindowKind::Weekly => "weekly".into(),
-            WindowKind::Model(_) => "model".into(),
-        },
-        family: match kind {
-            WindowKind::Model(_) => Some(kind.to_string()),
-            WindowKind::FiveHour | WindowKind::Weekly => None,
-        },
-        used: window.used_at(now).basis_points(),
-        resets_at: window.resets_at.filter(|&reset| reset > now).map(Timestamp::as_second),
-        observed_at: window.observed_at.as_second(),
-    });
-    SeatView {
-        id: account.id.to_string(),
-        label: seat.label.clone(),
-        email: seat.email.clone(),
-        organization: seat.organization.clone(),
-        plan: seat.plan.clone(),
-        state: state(account, renewals, seat, now),
-        login: trouble,
-        windows: windows.collect(),
-        in_flight: account.in_flight,
-        read_at: account.windows.observed_at().map(Timestamp::as_second),
-        token_ends_at: match account.token {
-            Token::Valid { expires_at } => expires_at.map(Timestamp::as_second),
-            Token::Refused { .. } | Token::Missing => None,
-        },
-        dirs: seat.dirs.iter().map(|dir| dir.display().to_string()).collect(),
-    }
-}
-
-/// What is the matter with a seat's login, as its renewals tell.
-fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
-    let unreadable = seat.unreadable.map(|trouble| match trouble {
-        Unread::Damaged => LoginTrouble::Unreadable,
-        Unread::Locked => LoginTrouble::KeychainLocked,
-        Unread::Permission => LoginTrouble::KeychainAsks,
-    });
-    match renewals.last() {
-        Some(Renewal::Rejected) => Some(LoginTrouble::Rejected),
-        Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
-        Some(Renewal::Failed(_) | Renewal::CannotSave) if seat.not_ours.is_some() => Some(LoginTrouble::ClaudeCodes),
-        Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
-        Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),
-        Some(Renewal::Failed(_) | Renewal::Unreachable) => unreadable.or(Some(LoginTrouble::Retrying)),
-        None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
-        None | Some(Renewal::Done | Renewal::Busy) => unreadable,
-    }
-}
-
-fn state(account: &Account, renewals: &Renewals, seat: &Seat, now: Timestamp) -> SeatState {
-    if !account.wishes.enabled {
-        return SeatState::Paused;
-    }
-    match account.token {
-        Token::Missing if seat.unreadable == Some(Unread::Damaged) => return SeatState::Unreadable,
-        Token::Missing if seat.unreadable.is_some() => {
-            return SeatState::NeedsLogin {
-                trouble: login_trouble(renewals, seat).unwrap_or(LoginTrouble::Unreadable),
-            };
-        }
-        Token::Missing => return SeatState::LoggedOut,
-        token @ (Token::Refused { .. } | Token::Valid { .. }) if !token.is_usable(now) => {
-            return match login_trouble(renewals, seat) {
-                Some(trouble) => SeatState::NeedsLogin { trouble },
-                None if renewals.is_under_way() || renewals.is_awaited(account, now) && seat.renews => {
-                    SeatState::Renewing
-                }
-                None => match token {
-                    Token::Valid { expires_at: Some(end) } => SeatState::Expired { since: end.as_second() },
-                    _ => SeatState::Refused,
-                },
-            };
-        }
-        Token::Refused { .. } => return SeatState::Refused,
-        Token::Valid { .. } => {}
-    }
-    if let Some(rest) = account.resting(now) {
-        return SeatState::Resting {
-            limit: rest.window().map(ToString::to_string),
-            cause: rest.cause.word().into(),
-            until: rest.until.as_second(),
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+            let mut names: Vec<_> = entries.collect();
+            names.sort();
+            names
         };
-    }
-    let families = account.rests(now).filter_map(|rest| Some((rest.until, rest.window()?)));
-    match families.max_by_key(|(until, _)| *until) {
-        Some((until, family)) => SeatState::ReadyBut {
-            family: family.to_string(),
-            until: until.as_second(),
-        },
-        None => SeatState::Ready,
+        for name in names(fresh.path()) {
+            let text = fs::read_to_string(fresh.path().join(&name)).unwrap();
+            if std::env::var_os("UPDATE").is_some() {
+                fs::write(folder.join(&name), &text).unwrap();
+            }
+            let kept = fs::read_to_string(folder.join(&name)).unwrap_or_default();
+            assert_eq!(
+                kept,
+                text,
+                "{} is not what the code says; run this with UPDATE=1",
+                name.display()
+            );
+        }
+        assert_eq!(names(&folder), names(fresh.path()));
     }
 }

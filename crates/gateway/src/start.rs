@@ -68,15 +68,23 @@ impl Handle {
         Arc::clone(&self.commander)
     }
 
+    /// Its snapshots, for those who outlive this handle.
+    pub fn view(&self) -> Arc<dyn Fn() -> Snapshot + Send + Sync> {
+        let running = Arc::clone(&self.running);
+        Arc::new(move || running.snapshot())
+    }
+
     /// Stops it when told: it accepts nothing more, and running answers have ten seconds to end.
     pub fn stopper(&self) -> Arc<Notify> {
         Arc::clone(&self.running.stop)
     }
 
-    /// Waits for its end.
-    pub fn join(self) {
-        // A panic has printed itself on that thread.
-        let _ = self.thread.join();
+    /// Waits for its end. A panic has printed itself on the router's thread.
+    ///
+    /// # Errors
+    /// If it ended by a panic.
+    pub fn join(self) -> thread::Result<()> {
+        self.thread.join()
     }
 }
 

@@ -22,8 +22,8 @@ use crate::meter::Tokens;
 use crate::record::{Attempt, Cause, End, RequestRecord, SwitchRecord};
 use crate::roster::{NotOne, Roster};
 use crate::selftest::{self, Step};
-use crate::settings::{self, Written};
-use crate::snapshot::Snapshot;
+use crate::settings::{self, Settings, Written};
+use crate::snapshot::{Problem, ProblemKind, Snapshot};
 use crate::store::{History, StoreError, Wanted};
 
 /// How many requests or switches are told at most.
@@ -44,15 +44,28 @@ pub struct Running {
 impl Running {
     /// The router as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        let words = |door| {
-            self.doors
-                .those(door)
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
+        let mut snapshot = self.gateway.snapshot(&self.doors.those(Door::Open), self.sandbox);
+        let words = |door| self.doors.those(door).into_iter().map(|address| address.to_string());
+        snapshot.waiting = words(Door::Waiting).chain(words(Door::Taken)).collect();
+        let problem = |door, kind, words: fn(SocketAddr) -> String| {
+            self.doors.those(door).into_iter().map(move |address| Problem {
+                kind,
+                words: words(address),
+                address: Some(address.to_string()),
+                holder: None,
+                since: None,
+            })
         };
-        let mut snapshot = self.gateway.snapshot(&words(Door::Open), self.sandbox);
-        snapshot.waiting = [words(Door::Waiting), words(Door::Taken)].concat();
+        snapshot
+            .problems
+            .extend(problem(Door::Taken, ProblemKind::PortBusy, |address| {
+                format!("another program listens on {address}")
+            }));
+        snapshot
+            .problems
+            .extend(problem(Door::Waiting, ProblemKind::AddressGone, |address| {
+                format!("{} is not an address of this machine now", address.ip())
+            }));
         snapshot
     }
 
@@ -65,6 +78,10 @@ impl Running {
             Command::Status => json(self.snapshot()),
             Command::Stop => {
                 self.stop.notify_one();
+                Ok(Value::Null)
+            }
+            Command::Stir => {
+                self.gateway.driver().stir();
                 Ok(Value::Null)
             }
             Command::Rescan => {
@@ -235,31 +252,19 @@ impl Running {
 
     /// Changes one setting.
     async fn set(&self, key: String, value: Value) -> Reply {
-        let (key, inner) = match key.split_once('.') {
-            Some(("app", inner)) => ("app".to_owned(), Some(inner.to_owned())),
-            _ => (key, None),
-        };
-        if !settings::defaults().contains_key(&key) {
-            let error = CommandError::new(
-                "unknownSetting",
-                format!("`{key}` is not a setting that can be changed here"),
-            );
-            return Err(error.hint("the command `settings` lists them"));
+        let settings = Arc::clone(&self.gateway.settings);
+        let moves = matches!(key.as_str(), "host" | "port");
+        let addresses = blocking(move || {
+            set(&settings, &key, value)?;
+            settings.addresses().map_err(CommandError::from)
+        });
+        let addresses = addresses.await?;
+        if moves {
+            self.doors.follow(addresses);
         }
-        self.change(move |written| {
-            match inner {
-                None => put(written, &key, value),
-                Some(inner) => {
-                    let app = written.entry(key).or_insert_with(|| Value::Object(Map::new()));
-                    match app {
-                        Value::Object(app) => put(app, &inner, value),
-                        _ => return Err(CommandError::new("badValue", "`app` is not an object")),
-                    }
-                }
-            }
-            Ok(())
-        })
-        .await
+        self.gateway.driver.apply_settings();
+        self.gateway.scan().await;
+        Ok(Value::Null)
     }
 
     /// Writes what the owner wants of one seat; null is what holds for all seats.
@@ -447,6 +452,32 @@ impl Running {
                 .hint("`status --json` has the id of each"),
         })
     }
+}
+
+/// Changes one setting, also of a router that does not run. `app.` and a name are one of the app's own.
+///
+/// # Errors
+/// If there is no such setting, or its value is not valid.
+pub fn set(settings: &Settings, key: &str, value: Value) -> Result<(), CommandError> {
+    let (key, inner) = match key.split_once('.') {
+        Some(("app", inner)) => ("app", Some(inner)),
+        _ => (key, None),
+    };
+    if !settings::defaults().contains_key(key) {
+        let message = format!("`{key}` is not a setting that can be changed here");
+        return Err(CommandError::new("unknownSetting", message).hint("the command `settings` lists them"));
+    }
+    settings.change(|written| {
+        let Some(inner) = inner else {
+            put(written, key, value);
+            return Ok(());
+        };
+        match written.entry(key).or_insert_with(|| Value::Object(Map::new())) {
+            Value::Object(app) => put(app, inner, value),
+            _ => return Err(CommandError::new("badValue", "`app` is not an object")),
+        }
+        Ok(())
+    })
 }
 
 /// A request as its owner sees it. The time is seconds since the epoch.

@@ -51,6 +51,6 @@ pub use request::{Chances, Feature, Features, Request};
 pub use select::{Reason, Refusal};
 pub use standing::{Out, Tier};
 pub use switch::{Switch, Why};
-pub use upkeep::{Poll, Renewal, Renewals};
+pub use upkeep::{Poll, Renewal, Renewals, UsagePolls};
 pub use window::{Family, Utilization, Window, WindowKind, Windows};
 pub use wishes::{ExtraUsage, Wishes};

@@ -262,6 +262,11 @@ impl Pool {
         crate::forecast::forecast(self.accounts.values().map(|seat| (seat, self.burns.get(&seat.id))), now)
     }
 
+    /// How a seat's usage is asked for.
+    pub fn polls(&self, id: &AccountId) -> Option<&UsagePolls> {
+        self.polls.get(id)
+    }
+
     /// How fast a seat's allowances are being used up.
     pub fn burns(&self, id: &AccountId) -> Option<&Burns> {
         self.burns.get(id)

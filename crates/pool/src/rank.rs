@@ -32,6 +32,28 @@ pub enum Strategy {
     Price,
 }
 
+impl Strategy {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Price,
+        Self::Headroom,
+        Self::Order,
+        Self::FillFirst,
+        Self::RoundRobin,
+    ];
+
+    /// The name that its owner knows it by.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Price => "price",
+            Self::Headroom => "headroom",
+            Self::Order => "order",
+            Self::FillFirst => "fill-first",
+            Self::RoundRobin => "round-robin",
+        }
+    }
+}
+
 /// What the strategies go by beside the seats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {

@@ -39,6 +39,8 @@ pub struct UsagePolls {
     under_way: bool,
     /// Whether a reading is wanted as soon as it may be asked for.
     wanted: bool,
+    /// Whether the last question was one too many.
+    throttled: bool,
 }
 
 impl UsagePolls {
@@ -80,6 +82,11 @@ impl UsagePolls {
         self.not_before
     }
 
+    /// Until when it is not asked for because Anthropic wished for fewer questions.
+    pub fn throttled_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.not_before.filter(|&at| self.throttled && now < at)
+    }
+
     /// Takes back what was remembered elsewhere.
     pub(crate) fn recall(&mut self, asked_at: Option<Timestamp>, not_before: Option<Timestamp>, now: Timestamp) {
         self.asked_at = self.asked_at.max(asked_at);
@@ -108,6 +115,7 @@ impl UsagePolls {
     /// Notes how it ended. `jitter` is 0 to 255 and keeps seats from asking in step.
     pub fn ended(&mut self, poll: Poll, jitter: u8, now: Timestamp) {
         self.under_way = false;
+        self.throttled = matches!(poll, Poll::Throttled(_));
         let wait = match poll {
             Poll::Read => {
                 self.failures = 0;

@@ -11,14 +11,6 @@ use proptest::prelude::{Just, any, prop_oneof, proptest};
 use proptest::strategy::Strategy as _;
 
 const DAY: i64 = 24 * 3_600;
-const ALL: [Strategy; 5] = [
-    Strategy::Headroom,
-    Strategy::Order,
-    Strategy::FillFirst,
-    Strategy::RoundRobin,
-    Strategy::Price,
-];
-
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
@@ -282,7 +274,7 @@ proptest! {
         seats in proptest::collection::vec(
             (any::<bool>(), 1..4_u32, 0.0..110.0_f64, 0.0..110.0_f64, 1..7_i64, any::<bool>()), 1..6),
         conversation in any::<u64>(),
-        strategy in prop_oneof![Just(0_usize), Just(1), Just(2), Just(3), Just(4)].prop_map(|n| ALL[n]),
+        strategy in prop_oneof![Just(0_usize), Just(1), Just(2), Just(3), Just(4)].prop_map(|n| Strategy::ALL[n]),
     ) {
         let mut pool = Pool::new(Policy { strategy, ..Policy::default() }, 7);
         for (n, (enabled, group, five, week, days, is_read)) in seats.iter().enumerate() {

@@ -210,18 +210,26 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Runs the test of that name once more, alone, behind `wall`: a command that makes a private world and runs the rest
-/// of its arguments there. Returns whether this is the run inside, where the test is to go on.
+/// Runs the test of that name once more, alone, in a world with a `private` network or files of its own, which `sh` has
+/// prepared by `first`. Returns whether this is the run inside, where the test is to go on.
 #[cfg(target_os = "linux")]
-pub(crate) fn is_inside(name: &str, wall: &[&str]) -> bool {
+pub(crate) fn is_inside(name: &str, private: &str, first: &str) -> bool {
     const INSIDE: &str = "CLAUDE_PROXY_ROUTER_TEST_INSIDE";
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
-    let possible = std::process::Command::new(wall[0])
-        .args(&wall[1..])
-        .arg("/bin/true")
-        .output();
+    // A plain user is root in a user namespace of their own; root needs none, and could have none inside a chroot.
+    let as_root: &[&str] = match rustix::process::getuid().is_root() {
+        true => &[],
+        false => &["--user", "--map-root-user"],
+    };
+    let behind_a_wall = || {
+        let mut command = std::process::Command::new("unshare");
+        let prepared = format!("{first} exec \"$@\"");
+        command.args(as_root).args([private, "sh", "-c", &prepared, "sh"]);
+        command
+    };
+    let possible = behind_a_wall().arg("/bin/true").output();
     if !possible.is_ok_and(|output| output.status.success()) {
         assert!(
             std::env::var_os("GENUINE_CLAUDE").is_none(),
@@ -229,8 +237,7 @@ pub(crate) fn is_inside(name: &str, wall: &[&str]) -> bool {
         );
         return false;
     }
-    let output = std::process::Command::new(wall[0])
-        .args(&wall[1..])
+    let output = behind_a_wall()
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(INSIDE, "1")

@@ -38,7 +38,7 @@ fn rests(bench: &Bench, label: &str) -> String {
     match bench.seat(label).state {
         SeatState::Ready => "ready".into(),
         SeatState::ReadyBut { family, .. } => format!("not {family}"),
-        SeatState::Resting { cause, .. } => cause,
+        SeatState::Resting { cause, .. } => serde_json::to_value(cause).unwrap().as_str().unwrap().into(),
         other => format!("{other:?}"),
     }
 }

@@ -1,0 +1,97 @@
+//! A whole made-up machine: the demonstration's seats behind a port, and their logins in a folder that goes with it.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+use crate::{Now, Sandbox, Seat, demo, serve};
+
+/// The demonstration's seats, running, and logged in to in a temporary home.
+pub struct MadeUp {
+    home: TempDir,
+    dirs: Vec<PathBuf>,
+    address: SocketAddr,
+}
+
+impl MadeUp {
+    /// The key of a router over it. It opens nothing real.
+    pub const KEY: &str = "sandbox-key";
+
+    /// Starts the pretended Anthropic on a free port of loopback, on the runtime it is called in, and writes the logins.
+    ///
+    /// # Errors
+    /// If there is no port, or no room on the disk.
+    pub async fn start(now: Now) -> io::Result<Self> {
+        let sandbox = demo(now);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let home = tempfile::Builder::new().prefix("claude-proxy-router-").tempdir()?;
+        let dirs = write_logins(&sandbox, home.path())?;
+        tokio::spawn(serve(listener, sandbox));
+        Ok(Self { home, dirs, address })
+    }
+
+    /// The home, gone once this is dropped.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Where the pretended Anthropic listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The settings of a router over it, on `port`.
+    pub fn settings(&self, port: u16) -> Value {
+        json!({
+            "port": port,
+            "routerKey": Self::KEY,
+            "upstream": format!("http://{}", self.address),
+            "tokenUrl": format!("http://{}/v1/oauth/token", self.address),
+            "includeDefaultAccount": false,
+            "configDirs": self.dirs,
+        })
+    }
+}
+
+/// Writes a login for each seat, as Claude Code would, into a directory named after it under `home`. Returns those.
+///
+/// # Errors
+/// If one cannot be written.
+pub fn write_logins(sandbox: &Sandbox, home: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut dirs = Vec::new();
+    for seat in sandbox.seats() {
+        let dir = home.join(format!(".claude-{}", seat.name));
+        fs::create_dir_all(&dir)?;
+        fs::write(dir.join(".credentials.json"), login(&seat).to_string())?;
+        fs::write(dir.join(".claude.json"), identity(&seat).to_string())?;
+        dirs.push(dir);
+    }
+    Ok(dirs)
+}
+
+fn login(seat: &Seat) -> Value {
+    json!({"claudeAiOauth": {
+        "accessToken": seat.access_token,
+        "refreshToken": seat.refresh_token,
+        "expiresAt": seat.expires_at_ms,
+        "scopes": ["user:inference", "user:profile"],
+        "subscriptionType": seat.plan,
+        "accountUuid": seat.account_uuid,
+        "organizationUuid": seat.organization_uuid,
+    }})
+}
+
+fn identity(seat: &Seat) -> Value {
+    json!({"oauthAccount": {
+        "accountUuid": seat.account_uuid,
+        "organizationUuid": seat.organization_uuid,
+        "emailAddress": seat.email,
+        "organizationName": seat.name,
+    }})
+}

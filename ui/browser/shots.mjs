@@ -1,0 +1,61 @@
+// Every screen in every state, as a list: what is photographed, and what is looked at for barriers.
+const states = ['first-load', 'none', 'one', 'three', 'five', 'six', 'all-resting', 'paused', 'draining', 'needs-login', 'needs-permission', 'throttled', 'offline', 'port-busy', 'address-gone', 'settings-refused', 'korean-long-names'];
+
+const portBusy = { router: { state: 'failed', code: 'portBusy', words: 'port 18787 is used by node', port: 18_787, holder: 'node' } };
+
+/** Each: a name, how to open it, what to do then. */
+export const shots = [
+  ...states.map((snapshot) => ({ name: `panel-${snapshot}`, page: 'panel', snapshot, ...(snapshot === 'port-busy' ? { facts: portBusy } : {}) })),
+  { name: 'panel-expanded', page: 'panel', then: async (page) => page.locator('[data-seat="acc-1/org-1"] button.name').click() },
+  { name: 'panel-left-clock', page: 'panel', preferences: { percent: 'left', resets: 'clock' } },
+  { name: 'panel-crashed', page: 'panel', snapshot: 'three', facts: { crash: { at: 1_796_133_000 } } },
+  { name: 'panel-icon-hidden', page: 'panel', snapshot: 'three', facts: { iconHidden: true } },
+  { name: 'panel-held-by-service', page: 'panel', snapshot: 'none', facts: { router: { state: 'heldByService', pid: 4_711 } } },
+  { name: 'panel-names-hidden', page: 'panel', preferences: { hideNames: true } },
+  { name: 'account-detail', page: 'panel', hash: `seat/${encodeURIComponent('acc-0/org-0')}`, size: { width: 360, height: 700 } },
+  { name: 'account-detail-resting', page: 'panel', hash: `seat/${encodeURIComponent('acc-2/org-2')}`, size: { width: 360, height: 700 } },
+  { name: 'activity-panel', page: 'panel', hash: 'activity', size: { width: 360, height: 700 } },
+  { name: 'activity', page: 'activity' },
+  { name: 'connect', page: 'connect' },
+  { name: 'connect-waiting', page: 'connect', then: async (page) => {
+      await page.getByRole('textbox').fill('MacBook Air');
+      await page.locator('button.labelled').first().click();
+      await page.waitForTimeout(50);
+    } },
+  { name: 'connect-done', page: 'connect', follow: 'connected' },
+  { name: 'connect-refused', page: 'connect', follow: 'key-refused' },
+  { name: 'connect-tailscale-off', page: 'connect', follow: 'address-gone' },
+  { name: 'connect-vscode', page: 'connect', then: async (page) => page.getByText('VS Code').click() },
+  { name: 'onboarding-1', page: 'onboarding', facts: { firstRun: true } },
+  ...[2, 3, 4, 5].map((step) => ({ name: `onboarding-${step}`, page: 'onboarding', facts: { firstRun: true }, step })),
+  { name: 'onboarding-2-none', page: 'onboarding', snapshot: 'none', facts: { firstRun: true }, step: 2 },
+  { name: 'onboarding-4-failed', page: 'onboarding', facts: { firstRun: true }, step: 4, answers: { test: [
+      { step: 'listen', ok: true, words: '' },
+      { step: 'ping', ok: true, words: '' },
+      { step: 'upstream', ok: false, words: 'api.anthropic.com could not be reached: no route to host' },
+    ] } },
+  ...['general', 'accounts', 'routing', 'devices', 'network', 'notifications', 'privacy', 'about'].map((section) => ({
+    name: `settings-${section}`, page: 'settings', hash: section, snapshot: section === 'devices' ? 'connected' : 'five',
+  })),
+];
+
+/** Brings an opened page into the state of its shot. */
+export async function pose(page, shot, snapshots) {
+  if (shot.then) await shot.then(page);
+  if (shot.follow) {
+    await page.getByRole('textbox').fill('MacBook Air');
+    await page.locator('button.labelled').first().click();
+    await page.waitForTimeout(50);
+    await page.evaluate((snapshot) => globalThis.__shell.emit('snapshot', snapshot), snapshots[shot.follow]);
+    await page.waitForTimeout(80);
+  }
+  await page.evaluate(() => document.activeElement?.blur());
+  await page.waitForTimeout(40);
+}
+
+/** How a shot is opened. */
+export const opening = (shot, rest) => ({
+  ...shot,
+  ...rest,
+  ...(shot.step ? { before: `localStorage.setItem('step', '${shot.step}')` } : {}),
+});

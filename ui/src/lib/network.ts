@@ -1,0 +1,31 @@
+// Who may connect, as a choice of addresses to listen on.
+
+import type { Key } from './i18n';
+import type { Address } from './verbs';
+
+export type Kind = Address['kind'];
+
+export const choices: { kind: Kind; title: Key; line: Key; missing: Key }[] = [
+  { kind: 'loopback', title: 'who.loopback', line: 'who.loopbackLine', missing: 'who.loopbackLine' },
+  { kind: 'tailscale', title: 'who.tailscale', line: 'who.tailscaleLine', missing: 'who.tailscaleMissing' },
+  { kind: 'lan', title: 'who.lan', line: 'who.lanLine', missing: 'who.lanMissing' },
+];
+
+const LOOPBACK = '127.0.0.1';
+
+/** The addresses to listen on for a choice; this machine itself is always let in. */
+export function hostsOf(kind: Kind, addresses: Address[]): string[] {
+  const address = addresses.find((address) => address.kind === kind);
+  return kind === 'loopback' || !address ? [LOOPBACK] : [LOOPBACK, address.ip];
+}
+
+/** The choice that the settings amount to; none of them if they were written by hand otherwise. */
+export function kindOf(hosts: string[], addresses: Address[]): Kind | null {
+  const kinds = hosts.map((host) =>
+    host === 'localhost' || host.startsWith('127.') || host === '::1'
+      ? 'loopback'
+      : (addresses.find((address) => address.ip === host)?.kind ?? null),
+  );
+  if (kinds.includes(null)) return null;
+  return kinds.includes('lan') ? 'lan' : kinds.includes('tailscale') ? 'tailscale' : 'loopback';
+}

@@ -1,0 +1,121 @@
+import { fireEvent, render, screen } from '@testing-library/svelte';
+import { tick } from 'svelte';
+import { expect, test } from 'vitest';
+
+import { said, saidOf, show } from '../testing/shell';
+import { snapshot, type State } from '../testing/snapshots';
+import Onboarding from './Onboarding.svelte';
+
+const settled = () => new Promise((done) => setTimeout(done));
+const step = () => document.querySelector<HTMLElement>('[data-step]')?.dataset['step'];
+const go = async () => {
+  screen.getByRole('button', { name: /^(Continue|Finish)$/ }).click();
+  await settled();
+};
+
+const world = {
+  settings: { host: '127.0.0.1', port: 18_787 },
+  addresses: {
+    candidates: [
+      { kind: 'loopback', ip: '127.0.0.1', interface: 'lo0' },
+      { kind: 'tailscale', ip: '100.84.12.1', interface: 'utun4' },
+    ],
+  },
+  connect: { block: 'export ANTHROPIC_AUTH_TOKEN=x' },
+  test: [
+    { step: 'listen', ok: true, words: '' },
+    { step: 'ping', ok: true, words: '' },
+    { step: 'ping', ok: true, words: '' },
+    { step: 'upstream', ok: true, words: '' },
+  ],
+  launch_at_login: { state: 'off' },
+};
+
+async function open(state: State = 'five', at = 1, given: Record<string, unknown> = {}) {
+  await show(snapshot(state), { firstRun: true }, { ...world, ...given });
+  localStorage.setItem('step', String(at));
+  render(Onboarding);
+  await settled();
+}
+
+test('the terms come first, once', async () => {
+  await open();
+  const next = screen.getByRole('button', { name: 'Continue' });
+  expect(next).toHaveProperty('disabled', true);
+  screen.getByRole('checkbox', { name: 'These are my own accounts' }).click();
+  await tick();
+  expect(next).toHaveProperty('disabled', false);
+  await go();
+  expect(step()).toBe('2');
+});
+
+test('first launch to routed, by clicks alone', async () => {
+  await open();
+  screen.getByRole('checkbox').click();
+  await tick();
+  await go();
+  expect(step()).toBe('2');
+  await go();
+  expect(step()).toBe('3');
+  await go();
+  expect(step()).toBe('4');
+  expect(screen.getByRole('heading', { level: 1 }).textContent).toBe('It works');
+  await go();
+  expect(step()).toBe('5');
+  await go();
+  expect(said.at(-1)).toEqual({ invoke: 'finish_onboarding' });
+  // What is recommended was taken.
+  expect(saidOf('set')).toEqual([{ verb: 'set', key: 'host', value: ['127.0.0.1', '100.84.12.1'] }]);
+});
+
+test('each account has a switch, and a failure is said', async () => {
+  await open('five', 2);
+  const lab = screen.getByRole('switch', { name: 'Use Lab' }) as HTMLInputElement;
+  expect(lab.checked).toBe(false);
+  await fireEvent.click(lab);
+  await fireEvent.click(screen.getByRole('switch', { name: 'Use Home' }));
+  expect(said.filter((one) => one.verb)).toEqual([
+    { verb: 'resume', seat: 'acc-3/org-3' },
+    { verb: 'pause', seat: 'acc-1/org-1' },
+  ]);
+});
+
+test('ON-02: with no login found, it says what to do, and runs nothing', async () => {
+  await open('none', 2);
+  expect(document.body.textContent).toContain('No Claude login found yet.');
+  expect(said).toEqual([]);
+  screen.getByRole('button', { name: 'Copy claude command' }).click();
+  expect(said).toEqual([{ invoke: 'copy', text: 'claude' }]);
+});
+
+test('a network that is not there cannot be chosen', async () => {
+  await open('five', 3);
+  expect(screen.getByRole('radio', { name: /This local network/ })).toHaveProperty('disabled', true);
+  expect((screen.getByRole('radio', { name: /My Tailscale devices/ }) as HTMLInputElement).checked).toBe(true);
+});
+
+test('a choice that is refused keeps the step and says why', async () => {
+  await open('five', 3, { set: new Error('The address is not there.') });
+  await go();
+  expect(step()).toBe('3');
+  expect(screen.getByRole('alert').textContent).toBe('The address is not there.');
+});
+
+test('a failed test names its step, and can be run again', async () => {
+  const words = 'no route to host';
+  await open('five', 4, { test: [...world.test.slice(0, 3), { step: 'upstream', ok: false, words }] });
+  expect(screen.getByRole('heading', { level: 1 }).textContent).toBe('Not yet');
+  expect(document.body.textContent).toContain('Anthropic did not answer');
+  expect(document.body.textContent).toContain(words);
+  screen.getByRole('button', { name: 'Check again' }).click();
+  await settled();
+  expect(saidOf('test')).toHaveLength(2);
+});
+
+test('who closed it comes back to the same step', async () => {
+  await open('five', 3);
+  expect(step()).toBe('3');
+  screen.getByRole('button', { name: 'Back' }).click();
+  await settled();
+  expect(localStorage.getItem('step')).toBe('2');
+});
