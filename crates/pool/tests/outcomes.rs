@@ -54,9 +54,6 @@ type Row = (
     Option<Trouble>,
 );
 
-/// What happened, what it is, what the owner wants of extra usage; how the request goes on, what rests, what is noted.
-type Row<'a> = (&'a str, Outcome, ExtraUsage, Then, Vec<&'a str>, Option<Trouble>);
-
 #[test]
 fn the_table() {
     use ExtraUsage::{Allowed, Last, Never};
