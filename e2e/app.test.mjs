@@ -226,7 +226,8 @@ test("SC-04: no page may call what is not its own, and nothing reaches the netwo
 test("quit from the menu ends the app, its router and its socket", async () => {
   await choose("Quit");
   await until("nobody listens", () => fetch(`${desk.address}/_router/ping`).then(() => false, () => true));
-  assert(!existsSync(join(desk.environment.XDG_STATE_HOME, "claude-proxy-router/app.running")));
+  const mark = join(desk.environment.XDG_STATE_HOME, "claude-proxy-router/app.running");
+  await until("the run has ended well", () => !existsSync(mark));
 });
 
 async function expand(row) {

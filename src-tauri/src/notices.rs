@@ -169,14 +169,12 @@ impl Notices {
             .as_ref()
             .and_then(|activity| activity.refused.as_ref());
         let at = refused.map(|refused| refused.at);
-        if let (Some(known), Some(refused)) = (self.refused, refused)
+        if let (Some(known), Some(_)) = (self.refused, refused)
             && known != at
             && wanted.refused_device
+            && !self.waiting.contains(&Notice::Refused)
         {
-            let notice = Notice::Refused;
-            if !self.waiting.contains(&notice) {
-                self.waiting.push(notice);
-            }
+            self.waiting.push(Notice::Refused);
         }
         self.refused = Some(at);
     }

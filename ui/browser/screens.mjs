@@ -1,7 +1,8 @@
 // Photographs every screen in every state, in both themes and languages.
 // Without arguments: a sheet per group into docs/screens, and the panel alone for the README.
 // With a folder and the beginnings of names: those, one picture each, twice as large.
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 import { chromiumPath, launch, open, serve, snapshots } from './shell.mjs';
@@ -80,6 +81,8 @@ if (folder) {
   const five = shots.find((shot) => shot.name === 'panel-five');
   const pair = [await photograph(five, 'light', 'en', 2), await photograph(five, 'dark', 'ko', 2)];
   writeFileSync(`${to}panel.png`, await sheet(pair.map((one) => ({ ...one, name: '' })), 'light', 784));
+  // A third of the size, where it is installed: these are kept in git.
+  spawnSync('pngquant', ['--force', '--ext', '.png', '--skip-if-larger', ...readdirSync(to).map((file) => to + file)]);
 }
 await browser.close();
 server.close();

@@ -155,21 +155,20 @@ pub(crate) fn uninstall(paths: &Paths, purge: bool) -> anyhow::Result<()> {
 
 /// All that the router keeps, its lock last. What all routers of one user share goes with the usual one.
 fn kept(paths: &Paths) -> Vec<PathBuf> {
-    let beside_store = |end: &str| {
-        let mut name = paths.store.as_os_str().to_owned();
-        name.push(end);
-        PathBuf::from(name)
-    };
     let mut all = vec![
         paths.config.clone(),
         paths.devices(),
         paths.joined(),
         paths.earlier(),
         paths.socket.clone(),
-        paths.store.clone(),
-        beside_store("-wal"),
-        beside_store("-shm"),
     ];
+    for end in ["", "-wal", "-shm"] {
+        all.extend(paths.store.as_ref().map(|store| {
+            let mut name = store.as_os_str().to_owned();
+            name.push(end);
+            PathBuf::from(name)
+        }));
+    }
     all.extend(paths.is_usual.then(|| paths.state.clone()));
     all.push(paths.lock());
     all

@@ -4,7 +4,7 @@ import type { SeatView } from './bindings/SeatView';
 import type { Snapshot } from './bindings/Snapshot';
 import type { Switch } from './bindings/Switch';
 import { isToday, plan } from './format';
-import { live, moment, momentInWords, percent, reset, t, time } from './live.svelte';
+import { live, moment, momentInWords, reset, t, time } from './live.svelte';
 import { causeKey, limitKey, restNote, row, tightest, troubleKey } from './model';
 
 /** What to call a seat: its name; while names are hidden, the one that its owner chose, or its number. */
