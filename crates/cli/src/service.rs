@@ -161,6 +161,8 @@ fn kept(paths: &Paths) -> Vec<PathBuf> {
         paths.joined(),
         paths.earlier(),
         paths.socket.clone(),
+        paths.door(),
+        paths.app_lock(),
     ];
     for end in ["", "-wal", "-shm"] {
         all.extend(paths.store.as_ref().map(|store| {

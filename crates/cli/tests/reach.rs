@@ -98,8 +98,9 @@ async fn each_device_has_a_key_of_its_own_and_a_revoked_one_is_cut_off_in_the_mi
         401,
         "what follows is refused"
     );
-    let still = timeout(GLANCE * 10, other.body_mut().frame()).await;
-    assert!(still.is_err(), "the other device's answer goes on");
+    while let Ok(more) = timeout(GLANCE * 10, other.body_mut().frame()).await {
+        assert!(matches!(more, Some(Ok(_))), "the other device's answer goes on");
+    }
 
     let list: Vec<Value> = serde_json::from_str(&own.done(&["devices", "list", "--json"]).await).unwrap();
     let told: Vec<_> = list
@@ -381,7 +382,11 @@ async fn ld_03_ten_thousand_failures_are_a_short_log() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn nw_01_an_address_is_waited_for_and_followed() {
-    if !support::own::is_inside("nw_01_an_address_is_waited_for_and_followed", "--net", "ip link set lo up &&") {
+    if !support::own::is_inside(
+        "nw_01_an_address_is_waited_for_and_followed",
+        "--net",
+        "ip link set lo up &&",
+    ) {
         return;
     }
     const LATER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);

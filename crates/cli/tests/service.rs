@@ -335,7 +335,10 @@ async fn on_a_mac_the_earlier_tool_is_taken_over_and_nothing_is_left_in_the_end(
     assert_eq!(settings(&own)["routerKey"], FIRST_KEY, "devices keep their key");
     assert_eq!(settings(&own)["usagePollS"], 60);
     let kept = own.config().with_file_name("earlier");
-    assert_eq!(fs::read_to_string(kept.join("config.json")).unwrap().trim_end(), theirs.trim_end());
+    assert_eq!(
+        fs::read_to_string(kept.join("config.json")).unwrap().trim_end(),
+        theirs.trim_end()
+    );
     assert_eq!(
         fs::read_to_string(kept.join(agent.file_name().unwrap()))
             .unwrap()

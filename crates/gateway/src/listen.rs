@@ -121,8 +121,7 @@ impl Doors {
         let mut serving: BTreeMap<SocketAddr, Serving> = BTreeMap::new();
         for listener in opened {
             if let Ok(address) = listener.local_addr() {
-                let task = tokio::spawn(accept(listener));
-                serving.insert(address, Serving { task, listed: false });
+                serving.insert(address, Serving::new(address, accept(listener)));
             }
         }
         let mut wanted = self.wanted.subscribe();
@@ -177,8 +176,7 @@ impl Doors {
             let before = states.get(&address).copied();
             let door = match listen(address) {
                 Ok(listener) => {
-                    let task = tokio::spawn(accept(listener));
-                    serving.insert(address, Serving { task, listed: false });
+                    serving.insert(address, Serving::new(address, accept(listener)));
                     tracing::info!("listening on {address}");
                     Door::Open
                 }
@@ -219,6 +217,16 @@ struct Serving {
     task: JoinHandle<()>,
     /// Whether its address was ever among the machine's: one that never was is not missed.
     listed: bool,
+}
+
+impl Serving {
+    fn new(address: SocketAddr, accepting: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self {
+            task: tokio::spawn(accepting),
+            // Looked at anew: an address may have come since the last look, and be gone at the next.
+            listed: addresses::list().is_ok_and(|here| addresses::is_here(address.ip(), &here)),
+        }
+    }
 }
 
 impl Drop for Serving {

@@ -1,8 +1,13 @@
 //! Every strategy over the same seeded weeks: one table of figures, and what each part of the price is worth.
 //!
-//! `make policy`, or `cargo run --release -p pool --example policy -- [SEEDS]`.
+//! `make policy`, or `cargo run --release -p pool --example policy -- [SEEDS [parts]]`, the latter for the price alone.
 
-#![allow(clippy::unwrap_used, reason = "a simulation stops where it stumbles")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a program for the terminal, which stops where it stumbles"
+)]
 
 #[path = "policy/week.rs"]
 mod week;
@@ -42,6 +47,9 @@ const RULES: [(&str, Rule); 10] = [
 
 fn main() {
     let seeds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(20);
+    if std::env::args().nth(2).is_some_and(|only| only == "parts") {
+        return parts(seeds);
+    }
     let cells = |trouble| {
         POOLS.into_iter().flat_map(move |(name, seats)| {
             LOADS.map(|load| (format!("{name}, load {load:.1}"), Cell { seats, load, trouble }))
@@ -66,65 +74,30 @@ fn main() {
 
 /// What each part of the price is worth, and what trouble does to it.
 fn parts(seeds: usize) {
-    let shipped = Tuning::SHIPPED;
-    let with = |tuning| Rule::Shipped(Strategy::Price, tuning);
+    let with = |change: fn(&mut Tuning)| {
+        let mut tuning = Tuning::SHIPPED;
+        change(&mut tuning);
+        Rule::Shipped(Strategy::Price, tuning)
+    };
     let rules = [
-        ("price", with(shipped)),
-        (
-            "anticipates nothing",
-            with(Tuning {
-                anticipates: false,
-                ..shipped
-            }),
-        ),
-        (
-            "no five-hour barrier",
-            with(Tuning {
-                barrier: f32::INFINITY,
-                ..shipped
-            }),
-        ),
-        (
-            "hysteresis 1.5",
-            with(Tuning {
-                hysteresis: 1.5,
-                ..shipped
-            }),
-        ),
-        (
-            "no hysteresis",
-            with(Tuning {
-                hysteresis: 1.0,
-                ..shipped
-            }),
-        ),
-        (
-            "capacity taken for half",
-            with(Tuning {
-                capacity: 0.5,
-                ..shipped
-            }),
-        ),
-        (
-            "capacity taken for twice",
-            with(Tuning {
-                capacity: 2.0,
-                ..shipped
-            }),
-        ),
+        ("price", with(|_| {})),
+        ("anticipates nothing", with(|tuning| tuning.anticipates = false)),
+        ("barrier from a half", with(|tuning| tuning.barrier = 0.5)),
+        ("no five-hour barrier", with(|tuning| tuning.barrier = f32::INFINITY)),
+        ("hysteresis 1.5", with(|tuning| tuning.hysteresis = 1.5)),
+        ("no hysteresis", with(|tuning| tuning.hysteresis = 1.0)),
+        ("capacity taken for half", with(|tuning| tuning.capacity = 0.5)),
+        ("capacity taken for twice", with(|tuning| tuning.capacity = 2.0)),
         ("no fair shares", Rule::Unshared),
     ];
-    for (name, seats) in POOLS {
+    for ((name, seats), load) in POOLS.into_iter().flat_map(|pool| [(pool, 1.0), (pool, 1.2)]) {
         let cell = Cell {
             seats,
-            load: 1.0,
+            load,
             trouble: Trouble::None,
         };
-        table::figures(
-            &format!("{name}, load 1.0: parts of the price"),
-            &rules,
-            &run(cell, &rules, seeds),
-        );
+        let title = format!("{name}, load {load:.1}: parts of the price");
+        table::figures(&title, &rules, &run(cell, &rules, seeds));
     }
     let compared = [RULES[0], rules[1], RULES[1], RULES[3], RULES[4]];
     for (what, trouble) in [

@@ -1,7 +1,7 @@
 //! How many requests a seat takes at once.
 //!
 //! Anthropic refuses a burst of starts with a 429 that names no window. How large a burst may be is told nowhere, so it is
-//! learnt: a refusal after so many starts says that one fewer was allowed, and some hours without one allow one more.
+//! learnt: a refusal after so many starts says that one fewer was allowed, and a day without one allows one more.
 //! Until then nothing is held back.
 
 use alloc::collections::VecDeque;
@@ -13,7 +13,7 @@ const SPAN: SignedDuration = SignedDuration::from_secs(10);
 /// So many are counted at most. A limit beyond it is none.
 const MOST: usize = 64;
 /// After so long without a refusal one more is allowed.
-const REGAINED: SignedDuration = SignedDuration::from_hours(6);
+const REGAINED: SignedDuration = SignedDuration::from_hours(24);
 /// After a refusal half of what is allowed, for this long.
 const BRAKE: SignedDuration = SignedDuration::from_secs(30);
 
@@ -113,7 +113,7 @@ mod tests {
             starts.began(at(0), at(0));
         }
         starts.refused(at(0));
-        for (now, want) in [(0, 4), (29, 4), (30, 8), (21_599, 8), (21_600, 9), (43_200, 10)] {
+        for (now, want) in [(0, 4), (29, 4), (30, 8), (86_399, 8), (86_400, 9), (172_800, 10)] {
             assert_eq!(starts.limit(at(now)), Some(want), "now = {now}");
         }
         assert_eq!(

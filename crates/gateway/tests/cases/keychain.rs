@@ -611,12 +611,7 @@ async fn kc_07_locked_and_absent_have_different_reasons() {
             },
         ),
         ("status-44", SeatState::LoggedOut),
-        (
-            "status-51",
-            SeatState::NeedsLogin {
-                trouble: LoginTrouble::KeychainAsks,
-            },
-        ),
+        ("status-51", SeatState::NeedsPermission),
         ("status-1", SeatState::Unreadable),
     ] {
         let mac = Mac::new();

@@ -387,9 +387,13 @@ impl Bench {
         requests.into_iter().filter(|request| request.path == path).collect()
     }
 
-    /// The router's status.
+    /// The router's status, without the pace of an even use, which moves with the clock alone.
     pub fn status(&self) -> Snapshot {
-        self.gateway.snapshot(&[], true)
+        let mut snapshot = self.gateway.snapshot(&[], true);
+        for seat in &mut snapshot.seats {
+            seat.windows.iter_mut().for_each(|window| window.pace = None);
+        }
+        snapshot
     }
 
     /// One seat's status.
