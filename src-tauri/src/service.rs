@@ -44,12 +44,12 @@ fn is_there(paths: &Paths) -> bool {
 fn run(paths: &Paths, verb: &str) -> io::Result<()> {
     let program = std::env::current_exe()?;
     let command = program.parent().unwrap_or(Path::new("/")).join("claude-proxy-router");
-    let done = Command::new(command)
-        .arg("--config")
-        .arg(&paths.config)
-        .arg(verb)
-        .stdin(Stdio::null())
-        .output()?;
+    let mut command = Command::new(command);
+    // Named, the usual settings file would be another router's.
+    if *paths != Paths::new(&paths.home, None, |name| std::env::var(name).ok()) {
+        command.arg("--config").arg(&paths.config);
+    }
+    let done = command.arg(verb).stdin(Stdio::null()).output()?;
     match done.status.success() {
         true => Ok(()),
         false => Err(io::Error::other(

@@ -23,18 +23,21 @@ use tauri::tray::TrayIcon;
 use tauri::{
     ActivationPolicy, App, AppHandle, Builder, Manager as _, TitleBarStyle, WebviewWindow, WebviewWindowBuilder, Wry,
 };
-use tauri_nspanel::{ManagerExt as _, PanelLevel, WebviewWindowExt as _, tauri_panel};
+use tauri_nspanel::{ManagerExt as _, PanelLevel, WebviewWindowExt as _};
 
 use crate::shell::Shell;
 use crate::tray::Tray;
 
-tauri_panel! {
-    panel!(RouterPanel {
-        config: {
-            can_become_key_window: true,
-            is_floating_panel: true
-        }
-    })
+/// The class of the panel. Apart, for what makes it brings its own names along.
+mod class {
+    tauri_nspanel::tauri_panel! {
+        panel!(RouterPanel {
+            config: {
+                can_become_key_window: true,
+                is_floating_panel: true
+            }
+        })
+    }
 }
 
 /// The panel's corners, in points.
@@ -136,7 +139,7 @@ pub fn title_bar<'a>(builder: WebviewWindowBuilder<'a, Wry, AppHandle>) -> Webvi
 /// If the system refuses.
 pub fn make_panel(window: &WebviewWindow) -> tauri::Result<()> {
     on_main(window, |window| {
-        let panel = window.to_panel::<RouterPanel>()?;
+        let panel = window.to_panel::<class::RouterPanel>()?;
         panel.set_level(PanelLevel::Status.value());
         if let Err(error) = panel.add_style_mask(NSWindowStyleMask::NonactivatingPanel) {
             tracing::warn!("the panel takes the focus: {error:?}");
