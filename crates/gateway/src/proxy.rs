@@ -420,6 +420,7 @@ impl Exchange {
                 .map_or(0, |length| u32::try_from(length).unwrap_or(u32::MAX)),
             hour_cache: anthropic::asks_hour_cache(&self.head.headers),
             sub_agent: self.agent().is_some(),
+            is_free: self.route != Route::Messages,
             device: Some(xxh3_64(self.device.id.as_bytes())),
         }
     }
