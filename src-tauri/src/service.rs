@@ -19,9 +19,11 @@ const BREATH: Duration = Duration::from_secs(1);
 /// If the command is not beside the app, or the service stays.
 pub fn end(paths: &Paths) -> io::Result<()> {
     // A service that is only stopped comes back at the next login, and then both are there.
-    run(paths, "uninstall")?;
+    if let Err(error) = run(paths, "uninstall") {
+        tracing::warn!("the service could not be removed: {error}");
+    }
     if is_there(paths) {
-        // It was started by hand.
+        // It was started by hand, or this system has no services.
         run(paths, "stop")?;
     }
     let (_never, wait) = mpsc::channel::<()>();
