@@ -284,6 +284,11 @@ impl Exchange {
             self.bound(&wanted, &lease, switch);
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
+                // The lid may have been closed meanwhile, and the token ended.
+                if !self.proxy.scheduler.has_login(lease.account()) {
+                    lease.settle(&End::Withdrawn);
+                    continue;
+                }
             }
             let Some(access) = self.proxy.roster.access(lease.account()) else {
                 self.tried.push(lease.account().clone());
@@ -420,6 +425,7 @@ impl Exchange {
                 .map_or(0, |length| u32::try_from(length).unwrap_or(u32::MAX)),
             hour_cache: anthropic::asks_hour_cache(&self.head.headers),
             sub_agent: self.agent().is_some(),
+            is_free: self.route != Route::Messages,
             device: Some(xxh3_64(self.device.id.as_bytes())),
         }
     }

@@ -304,7 +304,11 @@ impl Pool {
         let (pick, reason) = self.choose(request, terms)?;
         let id = pick.account.id.clone();
         let at_home = terms.home == Some(&id);
-        let cost = terms.bill.turn(at_home && terms.warm);
+        let cost = if request.is_free {
+            0.0
+        } else {
+            terms.bill.turn(at_home && terms.warm)
+        };
         let context = terms.bill.context;
         // Weeks that run ahead of their time, and five hours that fill up: what one device takes now, another lacks soon.
         let is_short = pick
@@ -313,10 +317,13 @@ impl Pool {
         let switch = self.moves(request, &id, now);
         if let Some(conversation) = request.conversation
             && !switch.as_ref().is_some_and(|switch| switch.for_one_turn)
+            // What is free warms no cache.
+            && !(request.is_free && at_home)
         {
             self.affinity.bind(conversation, &id, context, now);
         }
-        let fair = match request.device.filter(|_| request.tried.is_empty()) {
+        let shares = request.tried.is_empty() && !request.is_free;
+        let fair = match request.device.filter(|_| shares) {
             Some(device) => self.shares.take(device, cost, now),
             None => SignedDuration::ZERO,
         };
@@ -327,10 +334,12 @@ impl Pool {
         self.next_lease += 1;
         let mut tries = Vec::new();
         if let Some(account) = self.accounts.get_mut(&id) {
-            if self.policy.strategy == Strategy::Price {
-                wait = wait.max(account.starts.wait(now)).min(LONGEST_PAUSE);
+            if !request.is_free {
+                if self.policy.strategy == Strategy::Price {
+                    wait = wait.max(account.starts.wait(now)).min(LONGEST_PAUSE);
+                }
+                account.starts.began(now + wait, now);
             }
-            account.starts.began(now + wait, now);
             account.meter.reserve(cost);
             if !at_home {
                 account.last_begun = self.next_lease;

@@ -74,6 +74,8 @@ pub struct Request {
     pub hour_cache: bool,
     /// Whether a sub-agent sends it.
     pub sub_agent: bool,
+    /// Whether it uses nothing of the plan, such as a count of tokens: it is no load, and waits for nobody.
+    pub is_free: bool,
     /// The device that sends it, by a number that stays.
     pub device: Option<u64>,
 }

@@ -10,6 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 
 /// Starts are counted over this time.
 const SPAN: SignedDuration = SignedDuration::from_secs(10);
+/// A refusal after fewer is about something else, such as a model that the plan lacks.
+const BURST: u32 = 4;
 /// So many are counted at most. A limit beyond it is none.
 const MOST: usize = 64;
 /// After so long without a refusal one more is allowed.
@@ -36,8 +38,9 @@ impl Starts {
 
     /// Notes that the last start was refused for the burst it was part of.
     pub(crate) fn refused(&mut self, now: Timestamp) {
-        let left = self.count(now).saturating_sub(1).max(1);
-        if (left as usize) < MOST - 1 {
+        let count = self.count(now);
+        if (BURST..MOST as u32).contains(&count) {
+            let left = count - 1;
             let left = self.learnt(now).map_or(left, |learnt| learnt.min(left));
             self.refused = Some((now, left));
         }
@@ -126,22 +129,22 @@ mod tests {
     #[test]
     fn a_start_beyond_the_limit_waits_for_a_place_and_the_next_one_for_the_next_place() {
         let mut starts = Starts::default();
-        for second in [0, 1, 2] {
+        for second in [0, 1, 2, 3] {
             starts.began(at(second), at(second));
         }
-        starts.refused(at(2));
-        // Two are allowed, once the brake is off.
-        for second in [100, 103] {
+        starts.refused(at(3));
+        // Three are allowed, once the brake is off.
+        for second in [100, 103, 104] {
             assert_eq!(starts.wait(at(second)), SignedDuration::ZERO);
             starts.began(at(second), at(second));
         }
         let mut waits = Vec::new();
         for _ in 0..3 {
-            let wait = starts.wait(at(104));
-            starts.began(at(104) + wait, at(104));
+            let wait = starts.wait(at(105));
+            starts.began(at(105) + wait, at(105));
             waits.push(wait.as_secs());
         }
-        assert_eq!(waits, [6, 9, 16]);
+        assert_eq!(waits, [5, 8, 9]);
     }
 
     #[test]
@@ -155,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_refuses_everything_is_still_tried_one_by_one() {
+    fn a_refusal_of_single_requests_teaches_nothing_of_bursts() {
         let mut starts = Starts::default();
         for second in 0..100 {
-            starts.began(at(60 * second), at(60 * second));
-            starts.refused(at(60 * second));
-            assert_eq!(starts.limit(at(60 * second)), Some(1));
+            starts.began(at(5 * second), at(5 * second));
+            starts.refused(at(5 * second));
         }
+        assert_eq!(starts.limit(at(500)), None);
     }
 }

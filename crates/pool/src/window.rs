@@ -78,9 +78,12 @@ impl Family {
 
     /// Whether `model` (an id such as `claude-fable-5`) belongs to this family.
     pub fn governs(&self, model: &str) -> bool {
-        // Asked for every seat with every request, so nothing is allocated.
+        // Asked for every seat with every request, so nothing is allocated, and most places are left at their first letter.
         let (model, name) = (model.as_bytes(), self.0.as_bytes());
-        !name.is_empty() && model.windows(name.len()).any(|part| part.eq_ignore_ascii_case(name))
+        let Some(first) = name.first() else { return false };
+        model
+            .windows(name.len())
+            .any(|part| part[0].eq_ignore_ascii_case(first) && part.eq_ignore_ascii_case(name))
     }
 }
 

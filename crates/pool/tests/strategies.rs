@@ -234,6 +234,23 @@ fn by_price_thirty_starts_are_spread_over_the_seats() {
 }
 
 #[test]
+fn by_price_what_is_free_is_no_load() {
+    let mut pool = pool(
+        Strategy::Price,
+        &[("a", ordered(1), (10.0, 10.0, 5)), ("b", ordered(1), (10.0, 30.0, 5))],
+    );
+    for n in 0..30 {
+        let count = Request {
+            is_free: true,
+            ..request(n)
+        };
+        let granted = pool.acquire(&count, at(1)).unwrap();
+        assert_eq!(granted.lease.account(), &id("a"));
+        assert!(granted.lease.wait().is_zero());
+    }
+}
+
+#[test]
 fn ties_fall_alike_after_a_restart() {
     let even = (10.0, 10.0, 5);
     let seats = [

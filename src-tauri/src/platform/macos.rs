@@ -28,9 +28,11 @@ use tauri_nspanel::{ManagerExt as _, PanelLevel, WebviewWindowExt as _};
 use crate::shell::Shell;
 use crate::tray::Tray;
 
-/// The class of the panel. Apart, for what makes it brings its own names along.
+/// The panel's class. The macro brings imports of its own.
 mod class {
-    tauri_nspanel::tauri_panel! {
+    use tauri_nspanel::tauri_panel;
+
+    tauri_panel! {
         panel!(RouterPanel {
             config: {
                 can_become_key_window: true,
@@ -39,6 +41,7 @@ mod class {
         })
     }
 }
+use class::RouterPanel;
 
 /// The panel's corners, in points.
 const CORNER: f64 = 12.0;
@@ -139,7 +142,7 @@ pub fn title_bar<'a>(builder: WebviewWindowBuilder<'a, Wry, AppHandle>) -> Webvi
 /// If the system refuses.
 pub fn make_panel(window: &WebviewWindow) -> tauri::Result<()> {
     on_main(window, |window| {
-        let panel = window.to_panel::<class::RouterPanel>()?;
+        let panel = window.to_panel::<RouterPanel>()?;
         panel.set_level(PanelLevel::Status.value());
         if let Err(error) = panel.add_style_mask(NSWindowStyleMask::NonactivatingPanel) {
             tracing::warn!("the panel takes the focus: {error:?}");
