@@ -27,7 +27,15 @@ export class Program {
     // The head of a group, so that what it starts can be ended with it.
     this.child = spawn(path, args, { env: environment, stdio: ["ignore", "pipe", "pipe"], detached: true });
     for (const stream of [this.child.stdout, this.child.stderr]) stream.on("data", (data) => (this.output += data));
-    this.ended = new Promise((ended) => this.child.on("exit", (code, signal) => ended(signal ?? code)));
+    const ended = new Promise((ended) => this.child.on("exit", (code, signal) => ended(signal ?? code)));
+    /** How it ended, once it did. */
+    this.exit = undefined;
+    ended.then((how) => (this.exit = how));
+  }
+
+  /** Waits for its end, and gives its exit code or the signal that ended it. */
+  get ended() {
+    return until(`${this.child.spawnfile} ends; it said: ${this.output.slice(-2000)}`, () => this.exit !== undefined && { how: this.exit }).then(({ how }) => how);
   }
 
   /** Waits until it printed something that matches, and gives the match. */

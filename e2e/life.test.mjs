@@ -153,20 +153,28 @@ test("a crash is told of at the next start, once; an end by force is none", asyn
   assert(!existsSync(join(state, "crash.log")));
 });
 
-test("closed and left alone, the app is small and sleeps", async () => {
+test("closed and left alone, the app is small and sleeps; opened and closed again, too", async () => {
   desk = await Desk.lay({ app: { onboarded: true } });
   const app = desk.program(APP, ["--background"]);
   await serving();
   await pause(8_000);
   const never = await cost(app.child.pid);
   console.log(`never opened: ${never}`);
-  assert(never.pssMiB <= 130, `${never}`);
-  const page = desk.program(APP, []);
-  assert.equal(await page.ended, 0);
-  await until("the web view", () => family(app.child.pid).length > 1);
-  await choose("Open");
-  await pause(3_000);
-  console.log(`open: ${await cost(app.child.pid)}`);
+  assert(never.pssMiB <= 130 && never.perSecond < 4, String(never));
+  assert.equal(await app.end(), 0);
+
+  const page = await desk.open();
+  await page.window("panel");
+  await page.says("[data-testid=status]", "Routing");
+  const pid = Number(readFileSync(desk.config.replace("config.json", "config.app.lock"), "utf8"));
+  console.log(`open: ${await cost(pid)}`);
+  await page.key("\uE00C");
+  await until("the web view is ended", () => !family(pid).some((one) => /WebKitWebProces/.test(named(one))), 60_000);
+  await pause(5_000);
+  const closed = await cost(pid);
+  console.log(`closed again: ${closed}`);
+  // WebKit keeps its network process, some 30 MiB, and this is a debug build: its code alone is twice a release's.
+  assert(closed.pssMiB <= 170 && closed.perSecond < 10, String(closed));
 });
 
 /** A streamed turn that takes its time. */
@@ -182,6 +190,14 @@ async function slow(how) {
   const whole = response.then((answer) => answer.text());
   whole.catch(() => {});
   return { begun: under, whole };
+}
+
+function named(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, "utf8");
+  } catch {
+    return "";
+  }
 }
 
 /** The process and all it started. */
@@ -209,8 +225,14 @@ async function cost(root) {
       .reduce((sum, path) => sum + Number(/\nvoluntary_ctxt_switches:\s+(\d+)/.exec(readFileSync(path, "utf8"))?.[1]), 0);
   const before = wakes();
   await pause(seconds * 1000);
-  const perSecond = (wakes() - before) / seconds;
-  const pss = family(root).map((pid) => Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, "utf8"))[1]));
-  const pssMiB = Math.round(pss.reduce((sum, one) => sum + one, 0) / 1024);
-  return { pssMiB, perSecond, toString: () => `${pssMiB} MiB in ${pss.length} processes, ${perSecond} wake-ups a second` };
+  // A thread that ended takes its count along.
+  const perSecond = Math.max(0, (wakes() - before) / seconds);
+  const each = family(root).map((pid) => {
+    const roll = readFileSync(`/proc/${pid}/smaps_rollup`, "utf8");
+    const [all, own] = ["Pss", "Pss_Anon"].map((what) => Math.round(Number(new RegExp(`^${what}:\\s+(\\d+)`, "m").exec(roll)[1]) / 1024));
+    return { all, words: `${named(pid).trim()} ${all}, ${own} of it its own` };
+  });
+  const pssMiB = each.reduce((sum, { all }) => sum + all, 0);
+  const words = `${pssMiB} MiB (${each.map(({ words }) => words).join("; ")}), ${perSecond} wake-ups a second`;
+  return { pssMiB, perSecond, toString: () => words };
 }

@@ -70,7 +70,10 @@ impl Traces {
     }
 
     fn write(&self, report: &str) {
-        let end = report.floor_char_boundary(LONGEST);
+        let mut end = LONGEST.min(report.len());
+        while !report.is_char_boundary(end) {
+            end -= 1;
+        }
         if let Err(error) = fs::write(&self.report, &report[..end]) {
             tracing::error!("{}: {error}", self.report.display());
         }

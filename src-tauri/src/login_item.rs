@@ -130,6 +130,7 @@ mod linux {
 
 /// The system's own login item for an app.
 #[cfg(target_os = "macos")]
+#[expect(unsafe_code, reason = "the login item is reached by Objective-C messages")]
 mod macos {
     use std::io;
 

@@ -165,7 +165,8 @@ mod tests {
         let left = screen(-2560.0, -200.0, 2560.0, 1440.0, 1.0, 25.0);
         let above = screen(0.0, -1080.0, 1920.0, 1080.0, 1.0, 25.0);
         let hiding = screen(0.0, 0.0, 1512.0, 982.0, 2.0, 0.0);
-        let table: &[(&str, &[Screen], Anchor, (f64, f64))] = &[
+        type Row<'a> = (&'a str, &'a [Screen], Anchor, (f64, f64));
+        let table: &[Row<'_>] = &[
             ("one Retina screen", &[retina], fine(2000.0, 0.0), (836.0, 31.0)),
             (
                 "a notch makes the bar high",

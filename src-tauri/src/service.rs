@@ -19,16 +19,25 @@ const BREATH: Duration = Duration::from_secs(1);
 /// If the command is not beside the app, or the service stays.
 pub fn end(paths: &Paths) -> io::Result<()> {
     // A service that is only stopped comes back at the next login, and then both are there.
-    run(paths, "uninstall").or_else(|_| run(paths, "stop"))?;
+    if let Err(error) = run(paths, "uninstall") {
+        tracing::warn!("the service could not be removed: {error}");
+    }
+    if is_there(paths) {
+        // It was started by hand, or this system has no services.
+        run(paths, "stop")?;
+    }
     let (_never, wait) = mpsc::channel::<()>();
     for _ in 0..PATIENCE {
-        match Instance::take(&paths.lock()) {
-            Err(InstanceError::Taken { .. }) => {}
-            _ => return Ok(()),
+        if !is_there(paths) {
+            return Ok(());
         }
         let _ = wait.recv_timeout(BREATH);
     }
     Err(io::Error::other("the service did not end within a minute"))
+}
+
+fn is_there(paths: &Paths) -> bool {
+    matches!(Instance::take(&paths.lock()), Err(InstanceError::Taken { .. }))
 }
 
 /// Runs the command that ships beside the app.

@@ -284,6 +284,11 @@ impl Exchange {
             self.bound(&wanted, &lease, switch);
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
+                // The lid may have been closed meanwhile, and the token ended.
+                if !self.proxy.scheduler.has_login(lease.account()) {
+                    lease.settle(&End::Withdrawn);
+                    continue;
+                }
             }
             let Some(access) = self.proxy.roster.access(lease.account()) else {
                 self.tried.push(lease.account().clone());

@@ -375,12 +375,7 @@ impl Renewer {
                 _ => TokenAnswer::Uncertain,
             });
         };
-        Ok(anthropic::read_token_answer(
-            head.status,
-            &head.headers,
-            &body,
-            self.clock.now(),
-        ))
+        Ok(anthropic::read_token_answer(head.status, &head.headers, &body, asked))
     }
 
     /// Puts the new pair in the place of the login that it was exchanged for, and of no other.

@@ -117,6 +117,11 @@ impl Scheduler {
         self.lock().next_wakeup(self.now())
     }
 
+    /// Whether a request may be sent with that seat's token now.
+    pub fn has_login(&self, id: &AccountId) -> bool {
+        self.look(|pool, now| pool.account(id).is_some_and(|account| account.token.is_usable(now)))
+    }
+
     /// Looks at the pool as it is now.
     pub fn look<T>(&self, at: impl FnOnce(&Pool, Timestamp) -> T) -> T {
         at(&self.lock(), self.now())

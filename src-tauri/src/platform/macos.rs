@@ -23,19 +23,25 @@ use tauri::tray::TrayIcon;
 use tauri::{
     ActivationPolicy, App, AppHandle, Builder, Manager as _, TitleBarStyle, WebviewWindow, WebviewWindowBuilder, Wry,
 };
-use tauri_nspanel::{ManagerExt as _, PanelLevel, WebviewWindowExt as _, tauri_panel};
+use tauri_nspanel::{ManagerExt as _, PanelLevel, WebviewWindowExt as _};
 
 use crate::shell::Shell;
 use crate::tray::Tray;
 
-tauri_panel! {
-    panel!(RouterPanel {
-        config: {
-            can_become_key_window: true,
-            is_floating_panel: true
-        }
-    })
+/// The panel's class. The macro brings imports of its own.
+mod class {
+    use tauri_nspanel::tauri_panel;
+
+    tauri_panel! {
+        panel!(RouterPanel {
+            config: {
+                can_become_key_window: true,
+                is_floating_panel: true
+            }
+        })
+    }
 }
+use class::RouterPanel;
 
 /// The panel's corners, in points.
 const CORNER: f64 = 12.0;

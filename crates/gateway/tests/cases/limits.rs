@@ -152,7 +152,9 @@ async fn lm_06_trouble_with_the_usage_endpoint_is_not_trouble_with_the_login() {
         let bench = Bench::new("AB").await;
         let told = |bench: &Bench| {
             let seats = bench.status().seats.into_iter();
-            seats.map(|seat| (seat.state, seat.login, seat.windows)).collect::<Vec<_>>()
+            seats
+                .map(|seat| (seat.state, seat.login, seat.windows))
+                .collect::<Vec<_>>()
         };
         let before = told(&bench);
         bench.sandbox.script_always("*", USAGE, answer);

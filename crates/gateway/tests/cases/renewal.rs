@@ -342,6 +342,26 @@ async fn rf_10_nw_after_a_sleep_no_request_goes_out_with_a_token_that_expired_me
 }
 
 #[tokio::test(start_paused = true)]
+async fn rf_10_a_lid_that_closes_on_the_answer_does_not_lengthen_the_new_tokens_life() {
+    let pair = json!({
+        "access_token": "sk-ant-oat01-sandbox-A-1",
+        "refresh_token": "sk-ant-ort01-sandbox-A-1",
+        "expires_in": 28_800,
+    });
+    let bench = Bench::prepared(vec![ending("A", 250)], json!({}), |sandbox| {
+        sandbox.script("*", TOKEN, Answer::rotate_then(Answer::json(200, pair).after_ms(2_000)));
+    })
+    .await;
+    assert_eq!(posts(&bench), 1, "the pair is made");
+    bench.clock.skew(SignedDuration::from_secs(3_000));
+    bench.pass(5).await;
+    let login = login(&bench, "A");
+    assert_eq!(login["accessToken"], bench.sandbox.access_token("A"));
+    let ends = login["expiresAt"].as_i64().unwrap();
+    assert!(ends <= (T + 28_801) * 1_000, "{}", ends - T * 1_000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn rf_11_the_token_endpoint_is_asked_as_it_wants_and_its_429_is_its_own() {
     let bench = Bench::prepared(vec![ending("A", 250)], json!({}), |sandbox| {
         sandbox.script(
