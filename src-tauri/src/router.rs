@@ -8,17 +8,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use gateway::config::{Config, ConfigError};
 use gateway::control::{Command, CommandError, Commander, Reply};
-use gateway::credential::{Files, Store};
+use gateway::credential::Files;
 use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
-use gateway::ports::{self, Clock as _, Network, SystemClock};
+use gateway::ports::{Clock as _, SystemClock};
 use gateway::settings::Settings;
 use gateway::snapshot::Snapshot;
 use gateway::{Handle, Ports, StartError};
-use jiff::tz::TimeZone;
 use sandbox::MadeUp;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -212,7 +210,7 @@ impl Router {
         };
         let begin = || {
             let config = Config::load(&self.paths.config)?;
-            let ports = real_ports(&config, gateway::keychain::on_this_machine(&self.paths))?;
+            let ports = Ports::of_this_machine(&config, gateway::keychain::on_this_machine(&self.paths))?;
             Ok(gateway::start(config, &self.paths, ports, false)?)
         };
         let state = self.keep_running(begin);
@@ -238,7 +236,7 @@ impl Router {
         };
         let begin = || {
             let config = Config::load(&self.paths.config)?;
-            let ports = real_ports(&config, Arc::new(Files))?;
+            let ports = Ports::of_this_machine(&config, Arc::new(Files))?;
             Ok(gateway::start(config, &self.paths, ports, true)?)
         };
         self.keep_running(begin)
@@ -308,25 +306,6 @@ fn free_port() -> io::Result<u16> {
     let usual = TcpListener::bind((Ipv4Addr::LOCALHOST, gateway::config::PORT));
     let listener = usual.or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
     Ok(listener.local_addr()?.port())
-}
-
-/// The real network, with TLS only where something is reached by it.
-fn real_ports(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Ports> {
-    let secure = [&config.upstream, &config.token_url]
-        .iter()
-        .any(|url| url.scheme_str() == Some("https"));
-    let tls = match secure {
-        true => ports::system_tls().context("cannot use the system's trust store")?,
-        false => ports::no_tls(),
-    };
-    Ok(Ports {
-        clock: Arc::new(SystemClock),
-        calls: ports::own_calls(tls.clone())?,
-        network: Arc::new(Network::new(move || ports::pooled(tls.clone()))),
-        store,
-        zone: TimeZone::system(),
-        seed: gateway::chance(),
-    })
 }
 
 /// Why it does not run, for a person.

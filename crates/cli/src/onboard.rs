@@ -13,13 +13,12 @@ use gateway::instance::Instance;
 use gateway::listen;
 use gateway::paths::Paths;
 use gateway::settings::Settings;
-use gateway::{Gateway, ping};
+use gateway::{Gateway, Ports, ping};
 use serde_json::{Value, json};
 
 use crate::client;
 use crate::service::{self, Service};
 use crate::show;
-use crate::start;
 
 /// How to go about it.
 #[derive(clap::Args)]
@@ -137,7 +136,7 @@ fn list_seats(paths: &Paths, config: &Config) -> anyhow::Result<()> {
         Ok(running) => running.seats,
         Err(_) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let ports = start::network(config, gateway::keychain::on_this_machine(paths))?;
+            let ports = Ports::of_this_machine(config, gateway::keychain::on_this_machine(paths))?;
             let gateway = Gateway::new(config.clone(), &paths.clone().for_a_look(), ports);
             runtime.block_on(gateway.scan());
             gateway.snapshot(&[], false).seats

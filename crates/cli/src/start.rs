@@ -8,15 +8,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gateway::config::Config;
 use gateway::connect;
-use gateway::credential::{Files, Store};
+use gateway::credential::Files;
 use gateway::holder;
 use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
 use gateway::ping::{self, PingError, Step};
-use gateway::ports::{self, Clock as _, Network, SystemClock};
+use gateway::ports::{Clock as _, SystemClock};
 use gateway::reads::{Asking, Reads, Why};
 use gateway::{Handle, Ports};
-use jiff::tz::TimeZone;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::make_believe::{MadeUp, SANDBOX_KEY};
@@ -64,7 +63,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
                 paths.config.display()
             );
         }
-        let ports = network(&config, gateway::keychain::on_this_machine(paths))?;
+        let ports = Ports::of_this_machine(&config, gateway::keychain::on_this_machine(paths))?;
         let key = config.router_key.clone();
         let handle = match gateway::start(config, paths, ports, false) {
             Ok(handle) => handle,
@@ -86,7 +85,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
 async fn start_sandbox(options: &Options) -> anyhow::Result<()> {
     let made_up = MadeUp::new().await?;
     let config = made_up.config(options.port)?;
-    let ports = network(&config, Arc::new(Files))?;
+    let ports = Ports::of_this_machine(&config, Arc::new(Files))?;
     let handle = gateway::start(config, made_up.paths(), ports, true).map_err(explain)?;
     show::started_sandbox(
         &handle.snapshot(),
@@ -136,25 +135,6 @@ async fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
 
 /// How often a lock that is held is asked for again.
 const BRIEFLY_HELD: u32 = 8;
-
-/// The real network, with TLS only where something is reached by it, and that store.
-pub(crate) fn network(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Ports> {
-    let secure = [&config.upstream, &config.token_url]
-        .iter()
-        .any(|url| url.scheme_str() == Some("https"));
-    let tls = match secure {
-        true => ports::system_tls().context("cannot use the system's trust store")?,
-        false => ports::no_tls(),
-    };
-    Ok(Ports {
-        clock: Arc::new(SystemClock),
-        calls: ports::own_calls(tls.clone())?,
-        network: Arc::new(Network::new(move || ports::pooled(tls.clone()))),
-        store,
-        zone: TimeZone::system(),
-        seed: gateway::chance(),
-    })
-}
 
 /// A port that is taken has a way out; its holder is told and left alone.
 fn explain(error: gateway::StartError) -> anyhow::Error {

@@ -82,7 +82,7 @@ use crate::gate::Names;
 use crate::keeper::Keeper;
 use crate::ledger::Ledger;
 use crate::paths::Paths;
-use crate::ports::{Clock, Network, Upstream};
+use crate::ports::{Clock, Network, SystemClock, Upstream};
 use crate::proxy::Proxy;
 use crate::reads::Reads;
 use crate::receipt::Books;
@@ -108,6 +108,41 @@ pub struct Ports {
     pub zone: TimeZone,
     /// Decides ties and jitter.
     pub seed: u64,
+}
+
+/// Why this machine's network cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PortsError {
+    /// The system does not tell whom it trusts.
+    #[error("cannot use the system's trust store")]
+    Trust(#[from] rustls::Error),
+    /// The client of our own calls cannot be made.
+    #[error("cannot make a client of the network")]
+    Client(#[from] reqwest::Error),
+}
+
+impl Ports {
+    /// This machine's clock, zone and network, with TLS only where something is reached by it, and that `store`.
+    ///
+    /// # Errors
+    /// If the network cannot be used.
+    pub fn of_this_machine(config: &Config, store: Arc<dyn Store>) -> Result<Self, PortsError> {
+        let secure = [&config.upstream, &config.token_url]
+            .iter()
+            .any(|url| url.scheme_str() == Some("https"));
+        let tls = match secure {
+            true => ports::system_tls()?,
+            false => ports::no_tls(),
+        };
+        Ok(Self {
+            clock: Arc::new(SystemClock),
+            calls: ports::own_calls(tls.clone())?,
+            network: Arc::new(Network::new(move || ports::pooled(tls.clone()))),
+            store,
+            zone: TimeZone::system(),
+            seed: chance(),
+        })
+    }
 }
 
 /// The router without its sockets.
