@@ -125,6 +125,11 @@ export class Desk {
     return JSON.parse(readFileSync(this.config, "utf8"));
   }
 
+  /** Sets some of them, before anything was started. */
+  write(settings) {
+    writeFileSync(this.config, JSON.stringify({ ...this.settings(), ...settings }));
+  }
+
   get address() {
     return `http://127.0.0.1:${this.port}`;
   }

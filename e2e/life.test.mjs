@@ -18,7 +18,7 @@ const key = () => desk.settings().routerKey;
 
 test("GU-06: of many copies started at once exactly one stays, and the others end well", async () => {
   desk = await Desk.lay({ app: { onboarded: true } });
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < Number(process.env.ROUNDS ?? 3); round++) {
     const copies = Array.from({ length: 4 }, () => desk.program(APP, ["--background"]));
     const ended = await until("three have ended", async () => {
       const codes = copies.map(({ child }) => child.exitCode).filter((code) => code !== null);
