@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -13,63 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use pool::AccountId;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
 
-use crate::config;
+use crate::file;
+use crate::key::{self, KeyHash};
 
 /// The id of the device that holds the settings' `routerKey`.
 pub const FIRST: &str = "first";
 /// The longest name of a device, in characters.
 const LONGEST_NAME: usize = 60;
-
-/// A key's hash. One round is enough: nobody guesses 256 bits of chance.
-#[derive(Clone, Copy, Debug, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-struct KeyHash([u8; 32]);
-
-impl KeyHash {
-    fn of(key: &[u8]) -> Self {
-        Self(Sha256::digest(key).into())
-    }
-}
-
-// Two hashes are compared in constant time, and the table's own hashing is seeded by the system: how long a look-up
-// takes says nothing about a key that is nearly right.
-impl PartialEq for KeyHash {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.ct_eq(&other.0).into()
-    }
-}
-
-impl Hash for KeyHash {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl From<KeyHash> for String {
-    fn from(hash: KeyHash) -> Self {
-        config::hex(&hash.0)
-    }
-}
-
-impl TryFrom<String> for KeyHash {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        let wrong = "64 hexadecimal digits";
-        let mut hash = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(wrong);
-        }
-        for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let digits = str::from_utf8(digits).map_err(|_| wrong)?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong)?;
-        }
-        Ok(Self(hash))
-    }
-}
 
 /// A device as its owner sees it, and, but for `revoked`, as the file has it. Times are seconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -344,10 +294,10 @@ impl Devices {
     /// # Errors
     /// If the name cannot be had, or nothing can be saved.
     pub fn add(&self, name: &str, seats: Option<Vec<String>>, now: i64) -> Result<(DeviceView, String), DeviceError> {
-        let key = config::new_key();
+        let key = key::new_key();
         let device = Device::of(Entry {
             view: DeviceView {
-                id: format!("device-{}", &config::new_key()[3..11]),
+                id: format!("device-{}", &key::new_key()[3..11]),
                 name: name.trim().to_owned(),
                 created_at: Some(now),
                 last_seen_at: None,
@@ -478,7 +428,7 @@ impl Devices {
             source,
         };
         let text = serde_json::to_vec_pretty(&written).map_err(|error| failed(error.into()))?;
-        config::save(&self.path, &text).map_err(failed)
+        file::save(&self.path, &text).map_err(failed)
     }
 
     fn table(&self) -> RwLockReadGuard<'_, Table> {

@@ -22,7 +22,7 @@ use crate::meter::Tokens;
 use crate::record::{Attempt, Cause, End, RequestRecord, SwitchRecord};
 use crate::roster::{NotOne, Roster};
 use crate::selftest::{self, Step};
-use crate::settings::{self, Settings, Written};
+use crate::settings::{Settings, Written};
 use crate::snapshot::{Problem, ProblemKind, Snapshot};
 use crate::store::{History, StoreError, Wanted};
 
@@ -463,7 +463,7 @@ pub fn set(settings: &Settings, key: &str, value: Value) -> Result<(), CommandEr
         Some(("app", inner)) => ("app", Some(inner)),
         _ => (key, None),
     };
-    if !settings::defaults().contains_key(key) {
+    if !config::defaults().contains_key(key) {
         let message = format!("`{key}` is not a setting that can be changed here");
         return Err(CommandError::new("unknownSetting", message).hint("the command `settings` lists them"));
     }

@@ -95,7 +95,7 @@ impl Own {
         for (key, value) in settings.as_object().unwrap() {
             written[key] = value.clone();
         }
-        gateway::config::save(&self.config(), written.to_string().as_bytes()).unwrap();
+        gateway::file::save(&self.config(), written.to_string().as_bytes()).unwrap();
     }
 
     /// The command with these arguments, and nothing around it but this home.
