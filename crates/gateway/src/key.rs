@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq as _;
 ///
 /// # Panics
 /// If the system has no randomness: it can keep no key secret.
-pub fn new_key() -> String {
+pub(crate) fn new_key() -> String {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).expect("a system without randomness can keep no key secret");
     format!("rk-{}", hex(&bytes))
@@ -19,11 +19,11 @@ pub fn new_key() -> String {
 /// A key's hash. One round is enough: nobody guesses 256 bits of chance.
 #[derive(Clone, Copy, Debug, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct KeyHash([u8; 32]);
+pub(crate) struct KeyHash([u8; 32]);
 
 impl KeyHash {
     /// The hash of `key`, whatever it is.
-    pub fn of(key: &[u8]) -> Self {
+    pub(crate) fn of(key: &[u8]) -> Self {
         Self(Sha256::digest(key).into())
     }
 }

@@ -11,7 +11,7 @@
 pub mod ports;
 pub mod paths;
 pub mod file;
-pub mod key;
+mod key;
 pub mod config;
 pub mod anthropic;
 pub mod decode;

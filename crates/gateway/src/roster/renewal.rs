@@ -89,7 +89,7 @@ impl Roster {
     }
 
     /// Whether a pair of that profile waits to be saved.
-    pub fn waits(&self, profile: &Profile) -> bool {
+    pub(super) fn waits(&self, profile: &Profile) -> bool {
         held(&self.unsaved).contains_key(profile)
     }
 
