@@ -227,7 +227,7 @@ impl Router {
             let seats = runtime.block_on(MadeUp::start(Arc::new(|| SystemClock.now().as_millisecond())))?;
             // The settings are a file, so that all else is as it is with real seats.
             let settings = seats.settings(free_port()?).to_string();
-            gateway::config::save(&self.paths.config, settings.as_bytes())?;
+            gateway::file::save(&self.paths.config, settings.as_bytes())?;
             anyhow::Ok((runtime, seats))
         };
         let _running = match seats() {

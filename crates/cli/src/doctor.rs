@@ -4,7 +4,7 @@ use std::env::consts;
 use std::fs;
 use std::path::PathBuf;
 
-use gateway::config::Config;
+use gateway::config::{self, Config};
 use gateway::delegate::Claude;
 use gateway::devices::{DeviceView, Devices};
 use gateway::doctor::{self, Found};
@@ -12,7 +12,6 @@ use gateway::holder;
 use gateway::log::Rotating;
 use gateway::paths::Paths;
 use gateway::ports::{Clock as _, SystemClock};
-use gateway::settings;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -74,7 +73,7 @@ fn changed(paths: &Paths) -> Vec<String> {
     let Some(Value::Object(written)) = written else {
         return Vec::new();
     };
-    let defaults = settings::defaults();
+    let defaults = config::defaults();
     let differs = |(key, value): &(&String, &Value)| defaults.get(*key).is_some_and(|usual| usual != *value);
     written.iter().filter(differs).map(|(key, _)| key.clone()).collect()
 }

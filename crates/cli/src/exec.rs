@@ -10,8 +10,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use gateway::config::{self, Config};
+use gateway::config::Config;
 use gateway::connect::{self, Link, Mode};
+use gateway::file;
 use gateway::paths::Paths;
 use gateway::ping::Step;
 
@@ -26,7 +27,7 @@ pub(crate) fn join(paths: &Paths, link: &str) -> anyhow::Result<()> {
     let link: Link = link.parse()?;
     ping::ping(&link.url, &link.key)?;
     let path = paths.joined();
-    config::save(&path, &serde_json::to_vec_pretty(&link)?).with_context(|| path.display().to_string())?;
+    file::save(&path, &serde_json::to_vec_pretty(&link)?).with_context(|| path.display().to_string())?;
     show::line(&format!(
         "The router at {} answers. `claude-proxy-router exec -- claude` goes through it from now on.",
         link.url

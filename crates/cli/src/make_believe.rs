@@ -96,7 +96,7 @@ impl MadeUp {
             None => free_port()?,
         };
         // Saved, so that the other commands find this router by its settings.
-        gateway::config::save(&self.paths.config, self.seats.settings(port).to_string().as_bytes())?;
+        gateway::file::save(&self.paths.config, self.seats.settings(port).to_string().as_bytes())?;
         Ok(Config::load(&self.paths.config)?)
     }
 }

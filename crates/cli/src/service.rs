@@ -110,7 +110,7 @@ pub(crate) fn keep_settings(paths: &Paths) -> anyhow::Result<()> {
         return Ok(());
     }
     let text = fs::read(&paths.config).with_context(|| paths.config.display().to_string())?;
-    gateway::config::save(&copy, &text).with_context(|| copy.display().to_string())?;
+    gateway::file::save(&copy, &text).with_context(|| copy.display().to_string())?;
     show::line(&format!(
         "The earlier tool's settings and key are taken over as they are; a copy of its file is {}.",
         copy.display()

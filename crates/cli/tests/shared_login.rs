@@ -190,26 +190,12 @@ impl Home {
         self.sandbox.log_in_again(SEAT);
         let seats = self.sandbox.seats();
         let [seat] = seats.as_slice() else { panic!("{seats:?}") };
-        let login = json!({"claudeAiOauth": {
-            "accessToken": seat.access_token,
-            "refreshToken": seat.refresh_token,
-            "expiresAt": SystemClock.now().as_millisecond() - 60_000,
-            "scopes": ["user:inference", "user:profile"],
-            "subscriptionType": seat.plan,
-            "accountUuid": seat.account_uuid,
-            "organizationUuid": seat.organization_uuid,
-        }});
-        let identity = json!({"oauthAccount": {
-            "accountUuid": seat.account_uuid,
-            "organizationUuid": seat.organization_uuid,
-            "emailAddress": seat.email,
-            "organizationName": seat.name,
-        }});
+        let ended = seat.clone().expires_at_ms(SystemClock.now().as_millisecond() - 60_000);
         if !self.path("work/.claude.json").exists() {
-            fs::write(self.path("work/.claude.json"), identity.to_string()).unwrap();
+            fs::write(self.path("work/.claude.json"), seat.identity().to_string()).unwrap();
         }
         let new = self.path("work/.credentials.json.new");
-        fs::write(&new, login.to_string()).unwrap();
+        fs::write(&new, ended.credentials().to_string()).unwrap();
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
         fs::rename(new, self.path("work/.credentials.json")).unwrap();
     }

@@ -1,8 +1,9 @@
-//! Reads small files of other programs: bounded, without hanging on what is no file, and telling apart why not.
+//! Files: those of other programs are read within bounds, without hanging on what is no file; ours are replaced whole,
+//! or not at all.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -39,7 +40,7 @@ pub struct Mark {
 
 /// The mark of the file at `path`; `None` if it is not there.
 pub fn mark(path: &Path) -> Option<Mark> {
-    let about = std::fs::metadata(path).ok()?;
+    let about = fs::metadata(path).ok()?;
     Some(Mark {
         device: about.dev(),
         inode: about.ino(),
@@ -84,4 +85,41 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
 /// See [`ReadError`]. What the parser says is not kept: it may quote the file.
 pub fn read_json<T: DeserializeOwned>(path: &Path, limit: u64) -> Result<T, ReadError> {
     serde_json::from_slice(&read(path, limit)?).map_err(|_| ReadError::Damaged)
+}
+
+/// Replaces the file whole, readable by its owner alone. On failure the old file is intact.
+///
+/// # Errors
+/// If the new file cannot be written or put in place.
+pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder)?; // mode 0600
+    file.write_all(text)?;
+    file.write_all(b"\n")?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cf_02_a_save_that_fails_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        save(&path, b"old").unwrap();
+        // A folder in the file's place makes the last step fail, as a full disk makes an earlier one.
+        let blocked = folder.path().join("folder");
+        fs::create_dir_all(blocked.join("x")).unwrap();
+        assert!(save(&blocked, b"new").is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            2,
+            "no temporary file stays"
+        );
+    }
 }

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::config;
 use crate::credential::{
     Credential, CredentialError, Document, Files, KeychainError, Mark, NotOurs, Place, Store, WriteError,
 };
@@ -267,7 +266,7 @@ impl Refusals {
 
     fn save(&self, known: &BTreeMap<String, Refusal>) {
         let saved = serde_json::to_vec(known).map_err(io::Error::from);
-        if let Err(error) = saved.and_then(|text| config::save(&self.file, &text)) {
+        if let Err(error) = saved.and_then(|text| file::save(&self.file, &text)) {
             tracing::warn!("{} cannot be written: {error}", self.file.display());
         }
     }

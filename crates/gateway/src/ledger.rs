@@ -12,8 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::config;
 use crate::credential::Secret;
+use crate::file;
 
 /// A refresh token does not live longer than this unused.
 const KEPT: SignedDuration = SignedDuration::from_hours(60 * 24);
@@ -62,7 +62,7 @@ impl Ledger {
             at: now.as_second(),
         };
         let text = serde_json::to_vec(&mark)?;
-        config::save(&self.file(token), &text)?;
+        file::save(&self.file(token), &text)?;
         fs::File::open(&self.0)?.sync_all()
     }
 

@@ -10,12 +10,13 @@
 
 pub mod ports;
 pub mod paths;
+pub mod file;
+mod key;
 pub mod config;
 pub mod anthropic;
 pub mod decode;
 pub mod meter;
 pub mod peek;
-pub mod file;
 pub mod settings;
 pub mod record;
 pub mod store;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::{Request, StatusCode};
+use http::Request;
 use serde::{Deserialize, Serialize};
 use tower::ServiceExt as _;
 
@@ -13,7 +13,7 @@ use crate::connect;
 use crate::error;
 use crate::forward;
 use crate::gate;
-use crate::ping;
+use crate::ping::{self, PingError};
 
 /// How long a step may take.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -32,12 +32,31 @@ pub struct Step {
     pub words: String,
 }
 
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("nothing is listened on: the address is not there, or its port is taken")]
+    NotListening,
+    #[error(transparent)]
+    Ping(#[from] PingError),
+    #[error(transparent)]
+    Request(#[from] http::Error),
+    #[error("Anthropic did not answer in time")]
+    NoAnswer,
+    #[error("the router could not ask Anthropic: {0}")]
+    NotAsked(String),
+    #[error("Anthropic refused the login of {seat} ({status})")]
+    LoginRefused { seat: String, status: u16 },
+    #[error("Anthropic answers with {0}")]
+    Trouble(u16),
+}
+
 impl Step {
-    fn new(step: &str, outcome: Result<String, String>) -> Self {
+    fn new(step: &str, outcome: Result<String, Fault>) -> Self {
         Self {
             step: step.to_owned(),
             ok: outcome.is_ok(),
-            words: outcome.unwrap_or_else(|words| words),
+            words: outcome.unwrap_or_else(|fault| fault.to_string()),
         }
     }
 }
@@ -51,16 +70,14 @@ pub async fn run(at: &[SocketAddr], key: &str, router: axum::Router) -> Vec<Step
         "listen",
         match words.is_empty() {
             false => Ok(format!("listening on {}", words.join(" and "))),
-            true => Err("nothing is listened on: the address is not there, or its port is taken".into()),
+            true => Err(Fault::NotListening),
         },
     ));
     for &address in at {
         let url = connect::url(reachable(address), address.port());
         let pinged = ping::ping(&url, key, LIMIT).await;
-        let outcome = pinged
-            .map(|()| format!("{url} answers"))
-            .map_err(|error| error.to_string());
-        steps.push(Step::new("ping", outcome));
+        let outcome = pinged.map(|()| format!("{url} answers"));
+        steps.push(Step::new("ping", outcome.map_err(Fault::Ping)));
     }
     if steps.iter().all(|step| step.ok) {
         steps.push(Step::new("upstream", ask(key, router).await));
@@ -77,13 +94,14 @@ fn reachable(address: SocketAddr) -> std::net::IpAddr {
     }
 }
 
-async fn ask(key: &str, router: axum::Router) -> Result<String, String> {
+/// Asks Anthropic something free through the router.
+async fn ask(key: &str, router: axum::Router) -> Result<String, Fault> {
     let request = Request::get(FREE)
         .header(gate::ROUTER_KEY, key)
         .header("anthropic-version", "2023-06-01");
-    let request = request.body(Body::empty()).map_err(|error| error.to_string())?;
+    let request = request.body(Body::empty())?;
     let Ok(Ok(answer)) = tokio::time::timeout(LIMIT * 2, router.oneshot(request)).await else {
-        return Err("Anthropic did not answer in time".into());
+        return Err(Fault::NoAnswer);
     };
     let headers = answer.headers();
     let word = |name: &http::HeaderName| {
@@ -93,16 +111,45 @@ async fn ask(key: &str, router: axum::Router) -> Result<String, String> {
             .map(str::to_owned)
     };
     if let Some(kind) = word(&error::KIND) {
-        return Err(format!("the router could not ask Anthropic: {kind}"));
+        return Err(Fault::NotAsked(kind));
     }
     let seat = word(&forward::SERVED_BY).unwrap_or_default();
-    match answer.status() {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(format!(
-            "Anthropic refused the login of {seat} ({})",
-            answer.status().as_u16()
-        )),
-        status if status.is_server_error() => Err(format!("Anthropic answers with {}", status.as_u16())),
+    let status = answer.status().as_u16();
+    match status {
+        401 | 403 => Err(Fault::LoginRefused { seat, status }),
+        500..=599 => Err(Fault::Trouble(status)),
         // What else it says of this question, it was reached and the login was read.
-        status => Ok(format!("Anthropic answers ({}), through {seat}", status.as_u16())),
+        _ => Ok(format!("Anthropic answers ({status}), through {seat}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::Response;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_step_goes_well_where_anthropic_was_reached_with_a_good_login() {
+        for (status, kind, want) in [
+            (200, None, Ok("Anthropic answers (200), through work")),
+            (429, None, Ok("Anthropic answers (429), through work")),
+            (401, None, Err("Anthropic refused the login of work (401)")),
+            (403, None, Err("Anthropic refused the login of work (403)")),
+            (529, None, Err("Anthropic answers with 529")),
+            (503, Some("no_seat"), Err("the router could not ask Anthropic: no_seat")),
+        ] {
+            let answer = async move || {
+                let answer = Response::builder().status(status).header(forward::SERVED_BY, "work");
+                let answer = match kind {
+                    Some(kind) => answer.header(error::KIND, kind),
+                    None => answer,
+                };
+                answer.body(Body::empty()).unwrap()
+            };
+            let said = ask("rk-test-0001", axum::Router::new().fallback(answer)).await;
+            let said = said.map_err(|fault| fault.to_string());
+            assert_eq!(said, want.map(str::to_owned).map_err(str::to_owned));
+        }
     }
 }

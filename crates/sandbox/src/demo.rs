@@ -23,6 +23,7 @@ pub fn demo(now: Now) -> Sandbox {
             length_s: WINDOW_S,
         },
         weekly_share: WEEKLY_SHARE,
+        organization_name: name.to_owned(),
         ..Seat::new(name)
             .weekly(weekly, now_s + 4 * DAY_S)
             .with_fable()

@@ -1,6 +1,5 @@
 //! A whole made-up machine: the demonstration's seats behind a port, and their logins in a folder that goes with it.
 
-use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::{Now, Sandbox, Seat, demo, serve};
+use crate::{Now, demo, serve, write_logins};
 
 /// The demonstration's seats, running, and logged in to in a temporary home.
 pub struct MadeUp {
@@ -57,41 +56,4 @@ impl MadeUp {
             "configDirs": self.dirs,
         })
     }
-}
-
-/// Writes a login for each seat, as Claude Code would, into a directory named after it under `home`. Returns those.
-///
-/// # Errors
-/// If one cannot be written.
-pub fn write_logins(sandbox: &Sandbox, home: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut dirs = Vec::new();
-    for seat in sandbox.seats() {
-        let dir = home.join(format!(".claude-{}", seat.name));
-        fs::create_dir_all(&dir)?;
-        fs::write(dir.join(".credentials.json"), login(&seat).to_string())?;
-        fs::write(dir.join(".claude.json"), identity(&seat).to_string())?;
-        dirs.push(dir);
-    }
-    Ok(dirs)
-}
-
-fn login(seat: &Seat) -> Value {
-    json!({"claudeAiOauth": {
-        "accessToken": seat.access_token,
-        "refreshToken": seat.refresh_token,
-        "expiresAt": seat.expires_at_ms,
-        "scopes": ["user:inference", "user:profile"],
-        "subscriptionType": seat.plan,
-        "accountUuid": seat.account_uuid,
-        "organizationUuid": seat.organization_uuid,
-    }})
-}
-
-fn identity(seat: &Seat) -> Value {
-    json!({"oauthAccount": {
-        "accountUuid": seat.account_uuid,
-        "organizationUuid": seat.organization_uuid,
-        "emailAddress": seat.email,
-        "organizationName": seat.name,
-    }})
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::ports::{Clock as _, SystemClock};
-use sandbox::{Sandbox, Seat};
+use sandbox::Sandbox;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -31,9 +31,7 @@ impl Own {
     /// One with the sandbox's three seats.
     pub(crate) async fn new() -> Self {
         let own = Self::empty().await;
-        for seat in own.sandbox.seats() {
-            own.log_in(&seat);
-        }
+        sandbox::write_logins(&own.sandbox, own.home()).unwrap();
         own
     }
 
@@ -65,26 +63,6 @@ impl Own {
         self.path(".config/claude-proxy-router/config.json")
     }
 
-    fn log_in(&self, seat: &Seat) {
-        let dir = self.path(&format!(".claude-{}", seat.name));
-        fs::create_dir_all(&dir).unwrap();
-        let login = json!({"claudeAiOauth": {
-            "accessToken": seat.access_token,
-            "refreshToken": seat.refresh_token,
-            "expiresAt": seat.expires_at_ms,
-            "scopes": ["user:inference", "user:profile"],
-            "subscriptionType": seat.plan,
-        }});
-        let identity = json!({"oauthAccount": {
-            "accountUuid": seat.account_uuid,
-            "organizationUuid": seat.organization_uuid,
-            "emailAddress": seat.email,
-            "organizationName": seat.name,
-        }});
-        fs::write(dir.join(".credentials.json"), login.to_string()).unwrap();
-        fs::write(dir.join(".claude.json"), identity.to_string()).unwrap();
-    }
-
     /// Writes the settings, with these on top of what leads to the pretended Anthropic.
     pub(crate) fn set(&self, settings: &Value) {
         let mut written = json!({
@@ -95,7 +73,7 @@ impl Own {
         for (key, value) in settings.as_object().unwrap() {
             written[key] = value.clone();
         }
-        gateway::config::save(&self.config(), written.to_string().as_bytes()).unwrap();
+        gateway::file::save(&self.config(), written.to_string().as_bytes()).unwrap();
     }
 
     /// The command with these arguments, and nothing around it but this home.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::{Agent, Done, LABEL, Plan, ServiceError, brews, whose};
-use crate::config;
+use crate::file;
 
 /// The system's tool; the crate calls it by this name, too.
 const LAUNCHCTL: &str = "/bin/launchctl";
@@ -62,7 +62,7 @@ impl Launchd {
         for folder in [plan.log.parent(), plan.output.parent()].into_iter().flatten() {
             fs::create_dir_all(folder).map_err(|error| ServiceError::file(folder, error))?;
         }
-        config::save(&file, &text).map_err(|error| ServiceError::file(&file, error))?;
+        file::save(&file, &text).map_err(|error| ServiceError::file(&file, error))?;
         self.service(plan)
             .start()
             .map_err(|error| ServiceError::file(Path::new(LAUNCHCTL), error))?;
@@ -126,7 +126,7 @@ impl Launchd {
             return Ok(None);
         }
         let copy = keep.join(format!("{LABEL}.plist"));
-        config::save(&copy, &text).map_err(|error| ServiceError::file(&copy, error))?;
+        file::save(&copy, &text).map_err(|error| ServiceError::file(&copy, error))?;
         Ok(Some(copy))
     }
 

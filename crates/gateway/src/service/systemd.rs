@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{Done, Plan, ServiceError, UNIT, brews};
-use crate::config;
+use crate::file;
 
 /// The owner's unit.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Systemd {
         // Asked first: without it nothing is to be left behind.
         systemctl(&["show-environment"])?;
         let file = self.file();
-        config::save(&file, plan.systemd_unit().as_bytes()).map_err(|error| ServiceError::file(&file, error))?;
+        file::save(&file, plan.systemd_unit().as_bytes()).map_err(|error| ServiceError::file(&file, error))?;
         systemctl(&["daemon-reload"])?;
         systemctl(&["enable", UNIT])?;
         // A running one has an older file.

@@ -61,7 +61,7 @@ fn settings(bench: &Bench, more: &Value) {
     for (key, value) in more.as_object().unwrap() {
         file[key] = value.clone();
     }
-    gateway::config::save(&bench.settings_file(), file.to_string().as_bytes()).unwrap();
+    gateway::file::save(&bench.settings_file(), file.to_string().as_bytes()).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,7 +301,7 @@ async fn cf_02_settings_change_under_a_running_stream_and_damaged_ones_do_not() 
     assert_eq!(bench.tokens(MESSAGES), ["tok-B"]);
 
     let path = bench.settings_file();
-    gateway::config::save(&path, b"{\"routerKey\":").unwrap();
+    gateway::file::save(&path, b"{\"routerKey\":").unwrap();
     bench.pass(15).await;
     assert_eq!(bench.seat("resting").state.words(|_| String::new()), "switched off");
     assert!(bench.gateway.settings().refused().is_some());

@@ -1,0 +1,132 @@
+//! What a renewal needs of the roster: which login it is, that it goes on, and a place for a pair that could not be saved.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use pool::AccountId;
+
+use super::group::Candidate;
+use super::{Roster, held};
+use crate::credential::Secret;
+use crate::profile::Profile;
+use crate::refresh::Unsaved;
+
+/// How far apart a pair is offered to a store whose writes may ask a person.
+const BETWEEN_OFFERS: SignedDuration = SignedDuration::from_secs(60);
+
+/// A login to be renewed.
+#[derive(Clone, Debug)]
+pub struct Renewable {
+    /// Where it is kept.
+    pub profile: Profile,
+    /// Its access token, if Anthropic refused that.
+    pub refused: Option<Secret>,
+    /// Whether it is the one that serves its seat.
+    pub serves: bool,
+}
+
+/// A pair that waits to be saved, and when it was last offered to the store.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    unsaved: Unsaved,
+    offered_at: Option<Timestamp>,
+}
+
+impl Roster {
+    /// The login to renew on that seat: the router's own, if there is one, else the one that serves.
+    pub fn renewable(&self, id: &AccountId) -> Option<Renewable> {
+        let seats = held(&self.seats);
+        let seat = seats.get(id)?;
+        let (profile, login) = seat.own.as_ref().or(seat.login.as_ref())?;
+        let refused = seat.refused.of(&login.access, self.scheduler.now());
+        Some(Renewable {
+            profile: profile.clone(),
+            refused: refused.map(|_| login.access.clone()),
+            serves: seat.own.is_none(),
+        })
+    }
+
+    /// Notes that the login of `profile` is being renewed, until the guard is dropped.
+    pub fn renewing(self: &Arc<Self>, profile: &Profile) -> Renewing {
+        held(&self.renewing).insert(profile.clone());
+        Renewing {
+            roster: Arc::clone(self),
+            profile: profile.clone(),
+        }
+    }
+
+    /// Keeps a pair that could not be saved, and uses it meanwhile.
+    pub fn keep(&self, profile: Profile, unsaved: Unsaved) {
+        let waiting = Waiting {
+            unsaved,
+            offered_at: None,
+        };
+        held(&self.unsaved).insert(profile, waiting);
+    }
+
+    /// The pairs that wait to be saved.
+    pub fn waiting(&self) -> Vec<(Profile, Unsaved)> {
+        let unsaved = held(&self.unsaved);
+        let pair = |(profile, waiting): (&Profile, &Waiting)| (profile.clone(), waiting.unsaved.clone());
+        unsaved.iter().map(pair).collect()
+    }
+
+    /// The pairs that the store may be offered now; all of them, if it is the `last` time.
+    pub fn to_offer(&self, last: bool) -> Vec<(Profile, Unsaved)> {
+        let now = self.scheduler.now();
+        let gap = match self.store.may_wait() && !last {
+            true => BETWEEN_OFFERS,
+            false => SignedDuration::ZERO,
+        };
+        let mut offers = Vec::new();
+        for (profile, waiting) in held(&self.unsaved).iter_mut() {
+            if waiting.offered_at.is_none_or(|at| now.duration_since(at).abs() >= gap) {
+                waiting.offered_at = Some(now);
+                offers.push((profile.clone(), waiting.unsaved.clone()));
+            }
+        }
+        offers
+    }
+
+    /// Whether a pair of that profile waits to be saved.
+    pub(super) fn waits(&self, profile: &Profile) -> bool {
+        held(&self.unsaved).contains_key(profile)
+    }
+
+    /// Notes that a pair need not be kept any longer.
+    pub fn saved(&self, profile: &Profile) {
+        held(&self.unsaved).remove(profile);
+    }
+
+    /// The logins as they were read, but for pairs that wait to be saved: those stand in for the login they were
+    /// exchanged for, blanked or not. A login that another has put there since is newer than either.
+    pub(super) fn newest(&self, profiles: &[Profile], read: &[Candidate]) -> Vec<Candidate> {
+        let unsaved = held(&self.unsaved);
+        let newest = |profile: &Profile| {
+            let login = read.iter().find(|login| login.profile == *profile);
+            let kept = unsaved.get(profile).map(|waiting| &waiting.unsaved);
+            let kept = kept
+                .filter(|kept| login.is_none_or(|login| login.credential.refresh.as_ref() == Some(&kept.posted)))
+                .map(|kept| Candidate {
+                    profile: profile.clone(),
+                    credential: kept.credential.clone(),
+                    spent: false,
+                    not_ours: None,
+                });
+            kept.or_else(|| login.cloned())
+        };
+        profiles.iter().filter_map(newest).collect()
+    }
+}
+
+/// A login that is being renewed, until this is dropped.
+pub struct Renewing {
+    roster: Arc<Roster>,
+    profile: Profile,
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        held(&self.roster.renewing).remove(&self.profile);
+    }
+}
