@@ -1,77 +1,22 @@
-//! A login as Claude Code stores it: read where a profile keeps it, held in memory, and never printed.
+//! Claude Code's document, in which the login is one part of several.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fmt;
-use std::fs;
-use std::io::{self, Write as _};
-use std::sync::Arc;
 
 use jiff::Timestamp;
-use pool::Token;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::file::{self, ReadError};
-use crate::items::ItemMark;
-use crate::lock::WriteLock;
-use crate::profile::{Identity, Profile};
-use crate::reads::Asking;
+use super::error::KeychainError;
+use super::login::{Credential, Pair, Secret};
+use crate::profile::Identity;
 
-/// A credential file holds a few kilobytes.
-const LIMIT: u64 = 1 << 20;
 /// Where Claude Code keeps the login within its document.
 const LOGIN: &str = "claudeAiOauth";
 /// What says that part of the document lies in a second Keychain item.
 const OVERFLOW: &str = "keychainOverflow";
 
-/// A token's text. It cannot be printed or serialised by accident.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Arc<str>);
-
-impl Secret {
-    /// Keeps `text` from being printed.
-    pub fn new(text: &str) -> Self {
-        Self(text.into())
-    }
-
-    /// The text, for the one place that sends it.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
-/// A login.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credential {
-    /// What requests are sent with.
-    pub access: Secret,
-    /// What the next pair is asked for with.
-    pub refresh: Option<Secret>,
-    /// When the access token ends; `None` where the login does not say in a form we know.
-    pub expires_at: Option<Timestamp>,
-    /// The scopes it was granted.
-    pub scopes: Vec<String>,
-    /// The plan: `max`, `pro`, `team`.
-    pub plan: Option<String>,
-    /// The ids it carries itself, where it does.
-    pub ids: Identity,
-}
-
-impl Credential {
-    /// What the pool may know of it.
-    pub fn token(&self) -> Token {
-        Token::Valid {
-            expires_at: self.expires_at,
-        }
-    }
-}
+/// The parts of an object, each as it was written.
+type Parts = BTreeMap<String, Box<RawValue>>;
 
 /// Where a document is kept, which is where it is written back to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +31,7 @@ pub enum Place {
 #[derive(Clone)]
 pub struct Document {
     text: Vec<u8>,
-    parts: BTreeMap<String, Box<RawValue>>,
+    parts: Parts,
     place: Place,
     behind: Option<KeychainError>,
 }
@@ -155,9 +100,7 @@ impl Document {
 
     /// Whether it holds a login that was blanked, as Claude Code does when its renewal is refused.
     pub fn is_blanked(&self) -> bool {
-        let empty = |login: &BTreeMap<String, Box<RawValue>>| {
-            login.get("accessToken").is_some_and(|token| token.get() == "\"\"")
-        };
+        let empty = |login: &Parts| login.get("accessToken").is_some_and(|token| token.get() == "\"\"");
         self.login().as_ref().is_some_and(empty)
     }
 
@@ -192,203 +135,9 @@ impl Document {
         }
     }
 
-    fn login(&self) -> Option<BTreeMap<String, Box<RawValue>>> {
+    fn login(&self) -> Option<Parts> {
         serde_json::from_str(self.parts.get(LOGIN)?.get()).ok()
     }
-}
-
-/// What an exchange brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
-    /// The new access token.
-    pub access: Secret,
-    /// The new refresh token; `None` where the old one goes on.
-    pub refresh: Option<Secret>,
-    /// When the access token ends.
-    pub expires_at: Timestamp,
-    /// When the refresh token ends, if the answer said so.
-    pub refresh_expires_at: Option<Timestamp>,
-}
-
-impl Pair {
-    /// Whether `login` is made of it.
-    pub fn is_in(&self, login: &Credential) -> bool {
-        self.access == login.access && (self.refresh.is_none() || self.refresh == login.refresh)
-    }
-}
-
-/// Why a Keychain item could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeychainError {
-    /// The Keychain is locked: nobody is logged in at the screen, or it is a remote shell.
-    #[error("the Keychain is locked")]
-    Locked,
-    /// macOS asks the owner, who said no or was not there. It is not asked again for a while.
-    #[error("macOS asks for permission to read it from the Keychain")]
-    Permission,
-    /// The tool or the list failed; its exit status, where it has one.
-    #[error("the Keychain cannot be read (status {0:?})")]
-    Failed(Option<i32>),
-}
-
-/// Why a profile gives no login.
-#[derive(Debug, thiserror::Error)]
-pub enum CredentialError {
-    /// There is none: never logged in, logged out, or other secrets only.
-    #[error("not logged in")]
-    LoggedOut,
-    /// The file cannot be read at the moment, or what was read is no login.
-    #[error("the stored login {0}")]
-    Unreadable(#[source] ReadError),
-    /// The Keychain item cannot be read at the moment.
-    #[error(transparent)]
-    Keychain(#[from] KeychainError),
-}
-
-/// Why a document was not written.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// Only Claude Code can write it, for that reason.
-    #[error("{0}")]
-    NotOurs(NotOurs),
-    /// It could not be written, and is as it was.
-    #[error(transparent)]
-    Failed(#[from] io::Error),
-    /// It may have been written, or not: reading it tells.
-    #[error("the Keychain did not answer in time")]
-    Unknown,
-}
-
-/// Why only Claude Code can write a login.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotOurs {
-    /// It is longer than the system's tool takes.
-    #[error("the Keychain item is too long for the system's tool")]
-    TooLong,
-    /// Part of it lies in a second item.
-    #[error("the Keychain item overflows into a second one")]
-    Overflows,
-}
-
-/// What tells one state of a stored login from another, without reading it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
-    /// The file's.
-    pub file: Option<file::Mark>,
-    /// The Keychain item's; an error where the items cannot be listed.
-    pub item: Option<Result<ItemMark, ()>>,
-}
-
-/// Where Claude Code keeps its logins.
-pub trait Store: Send + Sync {
-    /// The mark of `profile`'s login.
-    fn mark(&self, profile: &Profile, now: Timestamp) -> Mark;
-
-    /// The document that `profile` keeps; where it keeps two, the one whose login lasts longer.
-    ///
-    /// # Errors
-    /// If there is none, or it cannot be read.
-    fn read(&self, profile: &Profile, asking: &Asking<'_>) -> Result<Document, CredentialError>;
-
-    /// The document at that place, whatever lies elsewhere.
-    ///
-    /// # Errors
-    /// If there is none, or it cannot be read.
-    fn read_at(&self, profile: &Profile, place: &Place, asking: &Asking<'_>) -> Result<Document, CredentialError>;
-
-    /// Whether `document` is one that we could write.
-    ///
-    /// # Errors
-    /// If only Claude Code can.
-    fn admits(&self, _document: &Document) -> Result<(), NotOurs> {
-        Ok(())
-    }
-
-    /// Puts `document` where it was read, whole or not at all. All of the profile's locks must be held. Read it back
-    /// before you believe that it is there.
-    ///
-    /// # Errors
-    /// If it was not written, or may not have been.
-    fn write(
-        &self,
-        profile: &Profile,
-        document: &Document,
-        lock: &WriteLock<'_>,
-        now: Timestamp,
-    ) -> Result<(), WriteError>;
-
-    /// Whether a read may wait for a person. Then no request waits for it.
-    fn may_wait(&self) -> bool {
-        false
-    }
-
-    /// Forgets that its owner said no, since they ask now.
-    fn forget_refusals(&self) {}
-
-    /// What `CLAUDE_CONFIG_DIR` must say for Claude Code to find this login; `None` where it must not be set.
-    fn config_dir(&self, profile: &Profile) -> Option<OsString> {
-        (!profile.is_default()).then(|| profile.dir.clone().into())
-    }
-}
-
-/// `.credentials.json` in the configuration directory.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Files;
-
-impl Store for Files {
-    fn mark(&self, profile: &Profile, _now: Timestamp) -> Mark {
-        Mark {
-            file: file::mark(&profile.credentials()),
-            item: None,
-        }
-    }
-
-    fn read(&self, profile: &Profile, asking: &Asking<'_>) -> Result<Document, CredentialError> {
-        let path = profile.credentials();
-        let text = file::read(&path, LIMIT).map_err(|error| match error {
-            ReadError::Absent => CredentialError::LoggedOut,
-            error => CredentialError::Unreadable(error),
-        })?;
-        asking.note(&path.display().to_string());
-        Document::parse(text, Place::File).ok_or(CredentialError::Unreadable(ReadError::Damaged))
-    }
-
-    fn read_at(&self, profile: &Profile, _place: &Place, asking: &Asking<'_>) -> Result<Document, CredentialError> {
-        self.read(profile, asking)
-    }
-
-    fn write(
-        &self,
-        profile: &Profile,
-        document: &Document,
-        _lock: &WriteLock<'_>,
-        _now: Timestamp,
-    ) -> Result<(), WriteError> {
-        // A link that its owner made survives: what it leads to is replaced.
-        let path = profile.credentials();
-        let target = fs::canonicalize(&path).unwrap_or(path);
-        let folder = target.parent().unwrap_or(&profile.dir);
-        let mut file = tempfile::Builder::new()
-            .prefix(".credentials.json.tmp.")
-            .rand_bytes(8)
-            .tempfile_in(folder)?; // mode 0600
-        file.write_all(document.text())?;
-        file.as_file().sync_all()?;
-        file.persist(&target).map_err(|error| error.error)?;
-        // The new name must outlast a loss of power, before the mark of the old token is taken away.
-        Ok(fs::File::open(folder)?.sync_all()?)
-    }
-}
-
-/// The login that `profile` keeps in `store`.
-///
-/// # Errors
-/// If there is none, or it cannot be read.
-pub fn read(store: &dyn Store, profile: &Profile, asking: &Asking<'_>) -> Result<Credential, CredentialError> {
-    store
-        .read(profile, asking)?
-        .credential()
-        .ok_or(CredentialError::LoggedOut)
 }
 
 /// The same JSON in one line of printable ASCII, or others could not read it from the Keychain: `security` prints
@@ -475,13 +224,6 @@ mod tests {
         ] {
             assert_eq!(parsed(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn a_secret_does_not_print() {
-        let login = parsed(r#"{"claudeAiOauth":{"accessToken":"tok-A","refreshToken":"rt-A"}}"#).unwrap();
-        let printed = format!("{login:?}");
-        assert!(!printed.contains("tok-A") && !printed.contains("rt-A"), "{printed}");
     }
 
     #[test]
