@@ -19,7 +19,7 @@ pub use judge::{ErrorBody, judge, wants_body};
 pub use limits::Limits;
 pub use refusal::{SHOULD_RETRY, rejected_headers};
 pub use stream::{Opening, closing, judge_opening, opening};
-pub use token::{Grant, TokenAnswer, read_token_answer, refresh_request};
+pub use token::{TokenAnswer, read_token_answer, refresh_request};
 pub use usage::{USAGE_PATH, UsageUnreadable, parse_usage};
 
 /// What the tests beside these files begin with.

@@ -11,7 +11,6 @@
 pub mod ports;
 pub mod paths;
 pub mod config;
-pub mod anthropic;
 pub mod decode;
 pub mod meter;
 pub mod peek;
@@ -25,6 +24,7 @@ pub mod lock;
 pub mod reads;
 pub mod items;
 pub mod credential;
+pub mod anthropic;
 pub mod security;
 pub mod keychain;
 pub mod ledger;

@@ -3,9 +3,10 @@
 use http::StatusCode;
 use http::header::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::limits::retry_after;
+use crate::credential::{Pair, Secret};
 
 /// The public id under which Claude Code asks for tokens; a login's refresh token is bound to it.
 const CLIENT_ID: &str = "9d1c250a-e61b-44d9-88ed-5944d1962f5e";
@@ -25,24 +26,11 @@ pub fn refresh_request(refresh: &str, scopes: Option<&str>) -> Value {
     })
 }
 
-/// What the token endpoint granted.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Grant {
-    /// The new access token.
-    pub access: String,
-    /// The new refresh token; the old one goes on where it is missing.
-    pub refresh: Option<String>,
-    /// When the access token ends.
-    pub expires_at: Timestamp,
-    /// When the refresh token ends, if it was said.
-    pub refresh_expires_at: Option<Timestamp>,
-}
-
 /// What the token endpoint's answer means for the refresh token that was sent.
 #[derive(Clone, PartialEq, Eq)]
 pub enum TokenAnswer {
-    /// It was exchanged.
-    Granted(Grant),
+    /// It was exchanged; without a new refresh token the old one goes on.
+    Granted(Pair),
     /// It is dead: only a new login helps.
     Rejected,
     /// The scopes were not liked; the token was not spent.
@@ -61,37 +49,38 @@ pub enum TokenAnswer {
 /// Reads the token endpoint's answer. Statuses of a proxy in between (502, 504, 52x) say nothing about what the
 /// server did; a success that cannot be read was one all the same.
 pub fn read_token_answer(status: StatusCode, headers: &HeaderMap, body: &[u8], now: Timestamp) -> TokenAnswer {
-    let answer: Option<serde_json::Map<String, Value>> = serde_json::from_slice(body).ok();
-    let field = |key: &str| answer.as_ref().and_then(|answer| answer.get(key));
-    match status.as_u16() {
-        200..=299 => granted(&field, now).map_or(TokenAnswer::Uncertain, TokenAnswer::Granted),
-        400..=401 if field("error").and_then(Value::as_str) == Some("invalid_grant") => TokenAnswer::Rejected,
-        400 if field("error").and_then(Value::as_str) == Some("invalid_scope") => TokenAnswer::InvalidScope,
-        502 | 504 | 520..=599 => TokenAnswer::Uncertain,
-        status => TokenAnswer::Refused {
+    let answer: Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+    match (status.as_u16(), answer.get("error").and_then(Value::as_str)) {
+        (200..=299, _) => granted(&answer, now).map_or(TokenAnswer::Uncertain, TokenAnswer::Granted),
+        (400 | 401, Some("invalid_grant")) => TokenAnswer::Rejected,
+        (400, Some("invalid_scope")) => TokenAnswer::InvalidScope,
+        (502 | 504 | 520..=599, _) => TokenAnswer::Uncertain,
+        (status, _) => TokenAnswer::Refused {
             status,
             retry_after: retry_after(headers),
         },
     }
 }
 
-fn granted<'a>(field: &impl Fn(&str) -> Option<&'a Value>, now: Timestamp) -> Option<Grant> {
-    let text = |key: &str| {
-        field(key)
-            .and_then(Value::as_str)
+fn granted(answer: &Map<String, Value>, now: Timestamp) -> Option<Pair> {
+    let token = |key: &str| {
+        answer
+            .get(key)?
+            .as_str()
             .filter(|text| !text.is_empty())
-            .map(str::to_owned)
+            .map(Secret::new)
     };
     let life = |key: &str| {
-        let seconds = field(key).and_then(|value| value.as_f64().or_else(|| value.as_str()?.parse().ok()))?;
+        let value = answer.get(key)?;
+        let seconds = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
         // A year at most: what is longer is another unit.
         (1.0..31_536_000.0)
             .contains(&seconds)
             .then(|| SignedDuration::from_secs(seconds as i64))
     };
-    Some(Grant {
-        access: text("access_token")?,
-        refresh: text("refresh_token"),
+    Some(Pair {
+        access: token("access_token")?,
+        refresh: token("refresh_token"),
         expires_at: now + life("expires_in").unwrap_or(UNTOLD_LIFE),
         refresh_expires_at: life("refresh_token_expires_in").map(|life| now + life),
     })
@@ -114,7 +103,10 @@ mod tests {
             )
         };
         let life = |body: &str| match read(200, body) {
-            TokenAnswer::Granted(grant) => Some((grant.expires_at.as_second() - 1_000_000, grant.refresh)),
+            TokenAnswer::Granted(pair) => {
+                let refresh = pair.refresh.map(|refresh| refresh.expose().to_owned());
+                Some((pair.expires_at.as_second() - 1_000_000, refresh))
+            }
             _ => None,
         };
         for (body, want) in [

@@ -98,6 +98,11 @@ impl Document {
         })
     }
 
+    /// Whether its login is the one of that refresh token.
+    pub fn holds(&self, refresh: &Secret) -> bool {
+        self.credential().and_then(|login| login.refresh).as_ref() == Some(refresh)
+    }
+
     /// Whether it holds a login that was blanked, as Claude Code does when its renewal is refused.
     pub fn is_blanked(&self) -> bool {
         let empty = |login: &Parts| login.get("accessToken").is_some_and(|token| token.get() == "\"\"");
