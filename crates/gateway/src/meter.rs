@@ -3,15 +3,18 @@
 //! The bytes on their way are never touched and never wait: a copy is decoded and looked through line by line, and of
 //! a line no more is kept than a bound. What cannot be read is not known; nothing is estimated.
 
+mod said;
+
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderMap;
 use memchr::{memchr, memmem};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::decode::Decoder;
+use said::take_in;
 
 /// How many answers are read at once: a decoder's memory is the sender's to choose.
 const AT_ONCE: usize = 64;
@@ -211,68 +214,6 @@ fn read_event(found: &mut Metered, line: &[u8]) {
     let says = |key: &[u8]| memmem::find(data, key).is_some();
     if says(b"\"usage\"") || says(b"\"container\"") {
         take_in(found, data);
-    }
-}
-
-/// The parts of an answer, or of an event, that tell it.
-#[derive(Deserialize)]
-struct Said {
-    #[serde(default)]
-    message: Option<Inner>,
-    #[serde(default)]
-    delta: Option<Inner>,
-    #[serde(default)]
-    usage: Option<Usage>,
-    #[serde(default)]
-    container: Option<Container>,
-}
-
-#[derive(Deserialize)]
-struct Inner {
-    #[serde(default)]
-    usage: Option<Usage>,
-    #[serde(default)]
-    container: Option<Container>,
-}
-
-#[derive(Deserialize)]
-struct Container {
-    id: String,
-}
-
-#[derive(Deserialize)]
-struct Usage {
-    #[serde(default)]
-    input_tokens: Option<u64>,
-    #[serde(default)]
-    output_tokens: Option<u64>,
-    #[serde(default)]
-    cache_read_input_tokens: Option<u64>,
-    #[serde(default)]
-    cache_creation_input_tokens: Option<u64>,
-}
-
-/// Takes in what `json` says. Figures of a stream count from its beginning, so a later one replaces an earlier one.
-fn take_in(found: &mut Metered, json: &[u8]) {
-    let Ok(said) = serde_json::from_slice::<Said>(json) else {
-        return;
-    };
-    let own = Inner {
-        usage: said.usage,
-        container: said.container,
-    };
-    for inner in [said.message, said.delta, Some(own)].into_iter().flatten() {
-        if let Some(usage) = inner.usage {
-            let tokens = found.tokens.get_or_insert_default();
-            let put = |place: &mut u64, figure: Option<u64>| *place = figure.unwrap_or(*place);
-            put(&mut tokens.input, usage.input_tokens);
-            put(&mut tokens.output, usage.output_tokens);
-            put(&mut tokens.cache_read, usage.cache_read_input_tokens);
-            put(&mut tokens.cache_write, usage.cache_creation_input_tokens);
-        }
-        if let Some(container) = inner.container {
-            found.container = Some(container.id);
-        }
     }
 }
 
