@@ -18,6 +18,7 @@ use crate::outcome::{self, LEAST_WAIT, LONGEST_WAIT, Length, NOT_IN_PLAN, Next, 
 use crate::price::{Bill, Tuning};
 use crate::rank::{self, Pick, Strategy, Terms};
 use crate::request::{Chances, Request};
+use crate::seat::Seat;
 use crate::select::{self, Reason, Refusal};
 use crate::shares::Shares;
 use crate::standing::{Out, Tier, if_logged_in, standing};
@@ -189,10 +190,7 @@ struct Open {
 #[derive(Debug)]
 pub struct Pool {
     policy: Policy,
-    accounts: BTreeMap<AccountId, Account>,
-    polls: BTreeMap<AccountId, UsagePolls>,
-    renewals: BTreeMap<AccountId, Renewals>,
-    burns: BTreeMap<AccountId, Burns>,
+    seats: BTreeMap<AccountId, Seat>,
     /// What is remembered of seats that were not found yet.
     remembered: BTreeMap<AccountId, SeatMemory>,
     affinity: Affinity,
@@ -211,10 +209,7 @@ impl Pool {
     pub fn new(policy: Policy, seed: u64) -> Self {
         Self {
             policy,
-            accounts: BTreeMap::new(),
-            polls: BTreeMap::new(),
-            renewals: BTreeMap::new(),
-            burns: BTreeMap::new(),
+            seats: BTreeMap::new(),
             remembered: BTreeMap::new(),
             affinity: Affinity::default(),
             shares: Shares::default(),
@@ -239,12 +234,12 @@ impl Pool {
 
     /// The seats, by id.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
-        self.accounts.values()
+        self.seats.values().map(|seat| &seat.account)
     }
 
     /// One seat.
     pub fn account(&self, id: &AccountId) -> Option<&Account> {
-        self.accounts.get(id)
+        self.seats.get(id).map(|seat| &seat.account)
     }
 
     /// Leases that have not been settled.
@@ -259,17 +254,17 @@ impl Pool {
 
     /// How long the pool will last.
     pub fn forecast(&self, now: Timestamp) -> Forecast {
-        crate::forecast::forecast(self.accounts.values().map(|seat| (seat, self.burns.get(&seat.id))), now)
+        crate::forecast::forecast(self.seats.values().map(|seat| (&seat.account, &seat.burns)), now)
     }
 
     /// How a seat's usage is asked for.
     pub fn polls(&self, id: &AccountId) -> Option<&UsagePolls> {
-        self.polls.get(id)
+        self.seats.get(id).map(|seat| &seat.polls)
     }
 
     /// How fast a seat's allowances are being used up.
     pub fn burns(&self, id: &AccountId) -> Option<&Burns> {
-        self.burns.get(id)
+        self.seats.get(id).map(|seat| &seat.burns)
     }
 
     /// The seat that `request` would get, and why; nothing is claimed.
@@ -288,7 +283,7 @@ impl Pool {
         now: Timestamp,
     ) -> impl Iterator<Item = (&AccountId, Result<Tier, Out>)> {
         let home = self.home(request, now).cloned();
-        self.accounts.values().map(move |account| {
+        self.accounts().map(move |account| {
             let at_home = home.as_ref() == Some(&account.id);
             (&account.id, standing(account, request, at_home, now))
         })
@@ -333,7 +328,7 @@ impl Pool {
         }
         self.next_lease += 1;
         let mut tries = Vec::new();
-        if let Some(account) = self.accounts.get_mut(&id) {
+        if let Some(Seat { account, .. }) = self.seats.get_mut(&id) {
             if !request.is_free {
                 if self.policy.strategy == Strategy::Price {
                     wait = wait.max(account.starts.wait(now)).min(LONGEST_PAUSE);
@@ -379,21 +374,17 @@ impl Pool {
             allowed,
         } = heard;
         let consequence = outcome::consequence(&outcome, request.model.as_deref(), now);
-        if let Some((since, account)) = since.zip(self.accounts.get_mut(&lease.account)) {
+        if let Some((since, seat)) = since.zip(self.seats.get_mut(&lease.account)) {
             for (kind, window) in windows {
-                if let Some(burns) = self.burns.get_mut(&lease.account) {
-                    burns.see(&kind, account.windows.get(&kind), &window);
-                }
-                account.see(kind, window, since, now);
+                seat.see(kind, window, since, now);
             }
+            let Seat { account, polls, .. } = seat;
             if consequence.note == Note::Good {
                 served(account, request, since, allowed, now);
             }
             for rest in consequence.rests {
                 let Some(bench) = rest.of(account, now) else { continue };
-                if (bench.cause, bench.source) == (Cause::Limit, Source::Rule)
-                    && let Some(polls) = self.polls.get_mut(&lease.account)
-                {
+                if (bench.cause, bench.source) == (Cause::Limit, Source::Rule) {
                     polls.want();
                 }
                 let outdated = bench.cause == Cause::Login && account.login_since.is_some_and(|login| since < login);
@@ -411,7 +402,7 @@ impl Pool {
     pub fn settle(&mut self, lease: Lease, end: &End, now: Timestamp) {
         let lives = self.answered(&lease).is_some();
         let open = self.leases.remove(&lease.number);
-        let Some(account) = self.accounts.get_mut(&lease.account).filter(|_| lives) else {
+        let Some(Seat { account, .. }) = self.seats.get_mut(&lease.account).filter(|_| lives) else {
             return;
         };
         account.meter.release(open.map_or(0.0, |open| open.cost));
@@ -433,16 +424,14 @@ impl Pool {
             return self.discovered(id, wishes, now);
         }
         let jitter = self.draw() as u8;
-        let Some(account) = self.accounts.get_mut(id) else {
+        let Some(seat) = self.seats.get_mut(id) else {
             return;
         };
+        let account = &mut seat.account;
         match observation {
             Observation::Discovered(_) => {}
             Observation::Gone => {
-                self.accounts.remove(id);
-                self.polls.remove(id);
-                self.renewals.remove(id);
-                self.burns.remove(id);
+                self.seats.remove(id);
                 for open in self.leases.values_mut().filter(|open| open.account == *id) {
                     open.orphaned = true;
                 }
@@ -450,41 +439,29 @@ impl Pool {
             Observation::Token(token) => account.token = token,
             Observation::Reading(windows) => {
                 for (kind, window) in windows {
-                    if let Some(burns) = self.burns.get_mut(id) {
-                        burns.see(&kind, account.windows.get(&kind), &window);
-                    }
                     let seen_at = window.observed_at;
-                    account.see(kind, window, seen_at, now);
+                    seat.see(kind, window, seen_at, now);
                 }
-                account.end_rests(Cause::ends_with_a_reading, now);
+                seat.account.end_rests(Cause::ends_with_a_reading, now);
             }
             Observation::Metered { model, tokens } => account.meter.spent(tokens.cost(), model.as_deref()),
-            Observation::Polled(poll) => {
-                if let Some(polls) = self.polls.get_mut(id) {
-                    polls.ended(poll, jitter, now);
-                }
-            }
+            Observation::Polled(poll) => seat.polls.ended(poll, jitter, now),
             Observation::LoginChanged => {
                 account.benches.retain(|bench| !bench.cause.ends_with_the_login());
                 account.login_since = Some(now);
-                if let Some(renewals) = self.renewals.get_mut(id) {
-                    renewals.login_changed();
-                }
+                seat.renewals.login_changed();
             }
-            Observation::Renewed(renewal) => {
-                if let Some(renewals) = self.renewals.get_mut(id) {
-                    renewals.ended(renewal, account, jitter, now);
-                }
-            }
+            Observation::Renewed(renewal) => seat.renewals.ended(renewal, account, jitter, now),
             Observation::TryNow => account.end_rests(|_| true, now),
         }
     }
 
     /// Notes that the machine woke, or its clock was set.
     pub fn woke(&mut self, now: Timestamp) {
-        self.polls.values_mut().for_each(|polls| polls.woke(now));
-        self.renewals.values_mut().for_each(|renewals| renewals.woke(now));
-        for account in self.accounts.values_mut() {
+        for seat in self.seats.values_mut() {
+            seat.polls.woke(now);
+            seat.renewals.woke(now);
+            let account = &mut seat.account;
             account.windows.woke(now);
             account.starts.woke(now);
             account.benches.iter_mut().for_each(|bench| bench.woke(now));
@@ -495,22 +472,16 @@ impl Pool {
     pub fn due(&mut self, now: Timestamp) -> Vec<Action> {
         let mut actions = Vec::new();
         self.scarce = matches!(self.forecast(now), Forecast::RunsOut { .. });
-        for (id, account) in &self.accounts {
-            let Some(polls) = self.polls.get_mut(id) else { continue };
-            if polls
-                .due_at(account, self.policy.usage_interval, now)
-                .is_some_and(|at| at <= now)
-            {
-                polls.asked(now);
+        for (id, seat) in &mut self.seats {
+            let due = seat.poll_due_at(self.policy.usage_interval, now);
+            if due.is_some_and(|at| at <= now) {
+                seat.polls.asked(now);
                 actions.push(Action::PollUsage(id.clone()));
             }
         }
-        for (id, account) in self.accounts.iter().filter(|_| self.policy.renews) {
-            let Some(renewals) = self.renewals.get_mut(id) else {
-                continue;
-            };
-            if renewals.due_at(account).is_some_and(|at| at <= now) {
-                renewals.began(now);
+        for (id, seat) in self.seats.iter_mut().filter(|_| self.policy.renews) {
+            if seat.renewal_due_at().is_some_and(|at| at <= now) {
+                seat.renewals.began(now);
                 actions.push(Action::Renew(id.clone()));
             }
         }
@@ -519,24 +490,20 @@ impl Pool {
 
     /// When something will be due next.
     pub fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        let poll = |(id, account)| self.polls.get(id)?.due_at(account, self.policy.usage_interval, now);
-        let renewal = |(id, account)| self.renewals.get(id)?.due_at(account);
-        let polls = self.accounts.iter().filter_map(poll);
-        let renewals = self.accounts.iter().filter(|_| self.policy.renews).filter_map(renewal);
+        let seats = || self.seats.values();
+        let polls = seats().filter_map(|seat| seat.poll_due_at(self.policy.usage_interval, now));
+        let renewals = seats().filter(|_| self.policy.renews).filter_map(Seat::renewal_due_at);
         polls.chain(renewals).min()
     }
 
     /// What is known of a seat's renewals.
     pub fn renewals(&self, id: &AccountId) -> Option<&Renewals> {
-        self.renewals.get(id)
+        self.seats.get(id).map(|seat| &seat.renewals)
     }
 
     /// What should outlast the process, of the seats that are there.
     pub fn known_seats(&self) -> impl Iterator<Item = SeatMemory> {
-        self.accounts.values().map(|account| {
-            let polls = self.polls.get(&account.id).copied().unwrap_or_default();
-            SeatMemory::of(account, polls)
-        })
+        self.seats.values().map(SeatMemory::of)
     }
 
     /// What should outlast the process.
@@ -553,39 +520,27 @@ impl Pool {
         for bound in memory.conversations {
             self.affinity.recall(bound, now);
         }
-        for seat in memory.seats {
-            match self.accounts.contains_key(&seat.id) {
-                true => self.restore(seat, now),
-                false => {
-                    self.remembered.insert(seat.id.clone(), seat);
+        for memory in memory.seats {
+            match self.seats.get_mut(&memory.id) {
+                Some(seat) => memory.restore(seat, now),
+                None => {
+                    self.remembered.insert(memory.id.clone(), memory);
                 }
             }
         }
     }
 
-    fn restore(&mut self, seat: SeatMemory, now: Timestamp) {
-        if let Some(polls) = self.polls.get_mut(&seat.id) {
-            polls.recall(seat.asked_at, seat.not_before, now);
-        }
-        if let Some(account) = self.accounts.get_mut(&seat.id) {
-            seat.into_account(account, now);
-        }
-    }
-
     fn discovered(&mut self, id: &AccountId, wishes: Wishes, now: Timestamp) {
-        if let Some(account) = self.accounts.get_mut(id) {
-            account.wishes = wishes;
+        if let Some(seat) = self.seats.get_mut(id) {
+            seat.account.wishes = wishes;
             return;
         }
-        let mut account = Account::new(id.clone());
-        account.wishes = wishes;
-        self.accounts.insert(id.clone(), account);
-        self.polls.insert(id.clone(), UsagePolls::default());
-        self.renewals.insert(id.clone(), Renewals::default());
-        self.burns.insert(id.clone(), Burns::default());
-        if let Some(seat) = self.remembered.remove(id) {
-            self.restore(seat, now);
+        let mut seat = Seat::new(id.clone());
+        seat.account.wishes = wishes;
+        if let Some(memory) = self.remembered.remove(id) {
+            memory.restore(&mut seat, now);
         }
+        self.seats.insert(id.clone(), seat);
     }
 
     /// The seat that the request's conversation last used.
@@ -614,7 +569,7 @@ impl Pool {
     }
 
     fn choose<'a>(&'a self, request: &Request, terms: Terms<'a>) -> Result<(Pick<'a>, Reason), Refusal> {
-        select::select(&self.accounts, request, terms)
+        select::select(&self.seats, request, terms)
             .map_err(|refusal| self.unless_it_passes(refusal, request, terms.now))
     }
 
@@ -622,7 +577,7 @@ impl Pool {
     /// over keeps its conversation: it is borrowed for a turn.
     fn moves(&self, request: &Request, id: &AccountId, now: Timestamp) -> Option<Switch> {
         let from = self.home(request, now).filter(|home| *home != id)?;
-        let home = self.accounts.get(from);
+        let home = self.account(from);
         let stands = home.map(|home| standing(home, request, true, now));
         let was_tried = request.tried.contains(from);
         let (why, for_one_turn) = match stands {
@@ -633,7 +588,7 @@ impl Pool {
                 (Why::Passing, true)
             }
             Some(Ok(Tier::Ready)) => {
-                let group = |id| self.accounts.get(id).map(|account| account.wishes.group);
+                let group = |id| self.account(id).map(|account| account.wishes.group);
                 match group(id) < group(from) || self.policy.strategy == Strategy::Order {
                     true => (Why::Group, false),
                     false => (Why::MoreRoom, false),
@@ -653,7 +608,7 @@ impl Pool {
     /// Notes that a lease has its answer, or needs none. Returns when it was given; `None` if its seat is gone.
     fn answered(&mut self, lease: &Lease) -> Option<Timestamp> {
         let open = self.leases.get_mut(&lease.number).filter(|open| !open.orphaned)?;
-        let account = self.accounts.get_mut(&lease.account)?;
+        let Seat { account, .. } = self.seats.get_mut(&lease.account)?;
         if !open.judged {
             open.judged = true;
             account.starting = account.starting.saturating_sub(1);
@@ -672,7 +627,7 @@ impl Pool {
             Note::Nothing => {}
             Note::Good => self.troubles.served(),
             Note::Fault => {
-                let Some(account) = self.accounts.get_mut(id) else {
+                let Some(Seat { account, .. }) = self.seats.get_mut(id) else {
                     return;
                 };
                 account.faults += 1;
@@ -698,7 +653,7 @@ impl Pool {
     fn throttled(&mut self, id: &AccountId, model: Option<&str>, now: Timestamp) {
         let wait = 1 + self.draw() % BRAKED_FOR_S;
         let served_elsewhere = model.is_some_and(|model| self.another_has_served(id, model));
-        let Some(account) = self.accounts.get_mut(id) else {
+        let Some(Seat { account, .. }) = self.seats.get_mut(id) else {
             return;
         };
         account.starts.refused(now);
@@ -721,8 +676,7 @@ impl Pool {
     }
 
     fn another_has_served(&self, id: &AccountId, model: &str) -> bool {
-        self.accounts
-            .values()
+        self.accounts()
             .any(|account| account.id != *id && account.models.has_served(model))
     }
 
@@ -740,8 +694,7 @@ impl Pool {
         match next {
             Next::TryAnother if matches!(outcome, Outcome::Beyond(_)) => {
                 let wish = self
-                    .accounts
-                    .get(id)
+                    .account(id)
                     .map_or(ExtraUsage::Last, |account| account.wishes.extra_usage);
                 let moves = match wish {
                     ExtraUsage::Never => true,
@@ -787,7 +740,7 @@ impl Pool {
             tried: request.tried.iter().chain([id]).cloned().collect(),
             ..request.clone()
         };
-        self.accounts.values().any(|account| {
+        self.accounts().any(|account| {
             request.may_use(&account.id)
                 && !moved.tried.contains(&account.id)
                 && standing(account, &moved, false, now).is_ok_and(|tier| tier <= least)
@@ -796,39 +749,31 @@ impl Pool {
 
     /// The refusal, unless what stands in the way passes by itself: that is worth waiting for.
     fn unless_it_passes(&self, refusal: Refusal, request: &Request, now: Timestamp) -> Refusal {
-        let could_serve = |account: &&Account| {
+        let could_serve = |seat: &&Seat| {
+            let account = &seat.account;
             !request.tried.contains(&account.id)
                 && request.may_use(&account.id)
                 && if_logged_in(account, request, true, now).is_ok()
         };
-        let awaited = |account: &Account| {
-            self.renewals
-                .get(&account.id)
-                .is_some_and(|renewals| renewals.is_awaited(account, now))
-        };
-        if self.policy.renews && self.accounts.values().filter(could_serve).any(awaited) {
+        let candidates = || self.seats.values().filter(|_| self.policy.renews).filter(could_serve);
+        if candidates().any(|seat| seat.renewals.is_awaited(&seat.account, now)) {
             return Refusal::Renewing;
         }
         // Trouble that passes is no reason to send anybody to log in.
         let Refusal::NeedLogin(seats) = refusal else {
             return refusal;
         };
-        let next_try = |account: &Account| self.renewals.get(&account.id)?.next_try(account, now);
-        let renewal = self
-            .accounts
-            .values()
-            .filter(|_| self.policy.renews)
-            .filter(could_serve)
-            .filter_map(next_try)
+        let renewal = candidates()
+            .filter_map(|seat| seat.renewals.next_try(&seat.account, now))
             .min();
-        let next_probe = |account: &Account| {
-            let rejected = self.renewals.get(&account.id)?.last() == Some(Renewal::Rejected);
-            let bench = account.rests(now).find(|bench| bench.cause == Cause::Login)?;
+        let next_probe = |seat: &Seat| {
+            let rejected = seat.renewals.last() == Some(Renewal::Rejected);
+            let bench = seat.account.rests(now).find(|bench| bench.cause == Cause::Login)?;
             (!rejected).then_some(bench.until)
         };
         let of_the_service = self.troubles.since(Trouble::LoginsRefused, now).is_some();
         let probe = || {
-            self.accounts
+            self.seats
                 .values()
                 .filter(|_| of_the_service)
                 .filter_map(next_probe)
