@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::body::Body;
 use http::{Request, StatusCode, Uri, header};
 use jiff::{SignedDuration, Timestamp};
-use pool::upkeep::RENEWED_BEFORE;
+use pool::renewals::RENEWED_BEFORE;
 use tower::ServiceExt as _;
 
 use crate::anthropic::{self, Grant, TokenAnswer};

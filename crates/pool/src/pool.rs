@@ -21,12 +21,13 @@ use crate::forecast::{Burns, Forecast};
 use crate::id::AccountId;
 use crate::memory::SeatMemory;
 use crate::outcome::Trouble;
+use crate::polls::UsagePolls;
 use crate::price::Tuning;
 use crate::rank::{self, Strategy};
+use crate::renewals::Renewals;
 use crate::seat::Seat;
 use crate::shares::Shares;
 use crate::trouble::{RetryBudget, Troubles};
-use crate::upkeep::{Renewals, UsagePolls};
 
 pub use due::Action;
 pub use judge::Heard;

@@ -5,7 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::account::Account;
 use crate::forecast::Burns;
 use crate::id::AccountId;
-use crate::upkeep::{Renewals, UsagePolls};
+use crate::polls::UsagePolls;
+use crate::renewals::Renewals;
 use crate::window::{Window, WindowKind};
 
 /// An account with its upkeep.

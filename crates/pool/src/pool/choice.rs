@@ -8,11 +8,11 @@ use crate::id::AccountId;
 use crate::outcome::Trouble;
 use crate::price::Bill;
 use crate::rank::{self, Pick, Terms};
+use crate::renewals::Renewal;
 use crate::request::Request;
 use crate::seat::Seat;
 use crate::select::{self, Reason, Refusal};
 use crate::standing::{Out, Tier, if_logged_in, standing};
-use crate::upkeep::Renewal;
 
 /// How long a prompt cache lives after its last use, and one that is paid for an hour.
 const CACHE: SignedDuration = SignedDuration::from_mins(5);

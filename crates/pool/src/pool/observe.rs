@@ -9,8 +9,9 @@ use crate::account::Token;
 use crate::bench::Cause;
 use crate::id::AccountId;
 use crate::meter::Tokens;
+use crate::polls::Poll;
+use crate::renewals::Renewal;
 use crate::seat::Seat;
-use crate::upkeep::{Poll, Renewal};
 use crate::window::{Window, WindowKind};
 use crate::wishes::Wishes;
 
