@@ -29,6 +29,7 @@ pub mod polls;
 pub mod renewals;
 pub mod forecast;
 mod seat;
+mod seats;
 pub mod standing;
 pub mod price;
 pub mod rank;

@@ -48,7 +48,7 @@ impl SeatMemory {
         Self {
             id: account.id.clone(),
             windows: windows.map(|(kind, window)| (kind.clone(), *window)).collect(),
-            benches: account.benches.clone(),
+            benches: account.benches.iter().map(Bench::anew).collect(),
             served: served.map(|(model, at)| (model.to_owned(), at)).collect(),
             asked_at: polls.asked_at(),
             not_before: polls.not_before(),
@@ -66,15 +66,7 @@ impl SeatMemory {
         }
         for bench in self.benches {
             if bench.runs(now) && bench.since <= now {
-                let Bench {
-                    scope,
-                    cause,
-                    source,
-                    since,
-                    until,
-                    ..
-                } = bench;
-                account.rest(Bench::new(scope, cause, source, since, until));
+                account.rest(bench.anew());
             }
         }
         for (model, at) in self.served {

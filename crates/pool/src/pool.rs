@@ -25,7 +25,7 @@ use crate::polls::UsagePolls;
 use crate::price::Tuning;
 use crate::rank::{self, Strategy};
 use crate::renewals::Renewals;
-use crate::seat::Seat;
+use crate::seats::Seats;
 use crate::shares::Shares;
 use crate::trouble::{RetryBudget, Troubles};
 
@@ -63,7 +63,7 @@ impl Default for Policy {
 #[derive(Debug)]
 pub struct Pool {
     policy: Policy,
-    seats: BTreeMap<AccountId, Seat>,
+    seats: Seats,
     /// What is remembered of seats that were not found yet.
     remembered: BTreeMap<AccountId, SeatMemory>,
     affinity: Affinity,
@@ -82,7 +82,7 @@ impl Pool {
     pub fn new(policy: Policy, seed: u64) -> Self {
         Self {
             policy,
-            seats: BTreeMap::new(),
+            seats: Seats::default(),
             remembered: BTreeMap::new(),
             affinity: Affinity::default(),
             shares: Shares::default(),
@@ -107,7 +107,7 @@ impl Pool {
 
     /// The seats, by id.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
-        self.seats.values().map(|seat| &seat.account)
+        self.seats.iter().map(|seat| &seat.account)
     }
 
     /// One seat.
@@ -127,7 +127,7 @@ impl Pool {
 
     /// How long the pool will last.
     pub fn forecast(&self, now: Timestamp) -> Forecast {
-        crate::forecast::forecast(self.seats.values().map(|seat| (&seat.account, &seat.burns)), now)
+        crate::forecast::forecast(self.seats.iter().map(|seat| (&seat.account, &seat.burns)), now)
     }
 
     /// How a seat's usage is asked for.

@@ -2,7 +2,7 @@
 //!
 //! [`standing`](crate::standing) says which seats come into question; among the best of them the ranking decides.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 use core::fmt;
 
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use crate::account::Account;
 use crate::id::AccountId;
 use crate::rank::{Ground, Pick, Ranking, Terms};
 use crate::request::Request;
-use crate::seat::Seat;
+use crate::seats::Seats;
 use crate::standing::{Out, Tier, standing};
 use crate::window::WindowKind;
 
@@ -111,11 +111,7 @@ pub enum Refusal {
 }
 
 /// Chooses among `seats` for `request`, on the strategy's `terms`.
-pub(crate) fn select<'a>(
-    seats: &'a BTreeMap<AccountId, Seat>,
-    request: &Request,
-    terms: Terms<'a>,
-) -> Result<(Pick<'a>, Reason), Refusal> {
+pub(crate) fn select<'a>(seats: &'a Seats, request: &Request, terms: Terms<'a>) -> Result<(Pick<'a>, Reason), Refusal> {
     let stands = |account: &Account| standing(account, request, terms.home == Some(&account.id), terms.now);
     let untried = |account: &&Account| !request.tried.contains(&account.id);
 
@@ -131,7 +127,7 @@ pub(crate) fn select<'a>(
         }
     }
     // An owner that is gone is no reason to refuse: the upstream says what it knows of the id.
-    let gone = request.owner.as_ref().is_some_and(|owner| !seats.contains_key(owner));
+    let gone = request.owner.as_ref().is_some_and(|owner| seats.get(owner).is_none());
     let may = |account: &&Account| match gone {
         true => request
             .allowed
@@ -140,7 +136,7 @@ pub(crate) fn select<'a>(
         false => request.may_use(&account.id),
     };
 
-    let accounts = || seats.values().map(|seat| &seat.account).filter(may);
+    let accounts = || seats.iter().map(|seat| &seat.account).filter(may);
     let mut ranking = Ranking::new(terms);
     for account in accounts().filter(untried) {
         if let Ok(tier) = stands(account) {

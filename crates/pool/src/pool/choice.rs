@@ -79,7 +79,7 @@ impl Pool {
                 && request.may_use(&account.id)
                 && if_logged_in(account, request, true, now).is_ok()
         };
-        let candidates = || self.seats.values().filter(|_| self.policy.renews).filter(could_serve);
+        let candidates = || self.seats.iter().filter(|_| self.policy.renews).filter(could_serve);
         if candidates().any(|seat| seat.renewals.is_awaited(&seat.account, now)) {
             return Refusal::Renewing;
         }
@@ -98,7 +98,7 @@ impl Pool {
         let of_the_service = self.troubles.since(Trouble::LoginsRefused, now).is_some();
         let probe = || {
             self.seats
-                .values()
+                .iter()
                 .filter(|_| of_the_service)
                 .filter_map(next_probe)
                 .min()

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use jiff::Timestamp;
 
-use super::Pool;
+use super::{Policy, Pool};
 use crate::forecast::Forecast;
 use crate::id::AccountId;
 use crate::seat::Seat;
@@ -21,19 +21,29 @@ pub enum Action {
 impl Pool {
     /// What should be done now. Each action is handed out once, until its end is observed.
     pub fn due(&mut self, now: Timestamp) -> Vec<Action> {
-        let mut actions = Vec::new();
         self.scarce = matches!(self.forecast(now), Forecast::RunsOut { .. });
-        for (id, seat) in &mut self.seats {
-            let due = seat.poll_due_at(self.policy.usage_interval, now);
-            if due.is_some_and(|at| at <= now) {
-                seat.polls.asked(now);
-                actions.push(Action::PollUsage(id.clone()));
-            }
-        }
-        for (id, seat) in self.seats.iter_mut().filter(|_| self.policy.renews) {
-            if seat.renewal_due_at().is_some_and(|at| at <= now) {
-                seat.renewals.began(now);
-                actions.push(Action::Renew(id.clone()));
+        let Policy {
+            usage_interval, renews, ..
+        } = self.policy;
+        let has_come = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+        let id = |seat: &Seat| seat.account.id.clone();
+        let seats = || self.seats.iter();
+        let polls = seats().filter(|seat| has_come(seat.poll_due_at(usage_interval, now)));
+        let renewals = seats().filter(|seat| renews && has_come(seat.renewal_due_at()));
+        let polls = polls.map(id).map(Action::PollUsage);
+        let actions: Vec<Action> = polls.chain(renewals.map(id).map(Action::Renew)).collect();
+        for action in &actions {
+            match action {
+                Action::PollUsage(id) => {
+                    if let Some(seat) = self.seats.change(id) {
+                        seat.polls.asked(now);
+                    }
+                }
+                Action::Renew(id) => {
+                    if let Some(seat) = self.seats.get_mut(id) {
+                        seat.renewals.began(now);
+                    }
+                }
             }
         }
         actions
@@ -41,7 +51,7 @@ impl Pool {
 
     /// When something will be due next.
     pub fn next_wakeup(&self, now: Timestamp) -> Option<Timestamp> {
-        let seats = || self.seats.values();
+        let seats = || self.seats.iter();
         let polls = seats().filter_map(|seat| seat.poll_due_at(self.policy.usage_interval, now));
         let renewals = seats().filter(|_| self.policy.renews).filter_map(Seat::renewal_due_at);
         polls.chain(renewals).min()

@@ -45,34 +45,46 @@ impl From<Outcome> for Heard {
 impl Pool {
     /// Takes in what an answer's head told, while its body is still to come, and says what to do with the request.
     pub fn judge(&mut self, lease: &Lease, request: &Request, heard: Heard, chances: Chances, now: Timestamp) -> Next {
-        let since = self.answered(lease);
         let Heard {
             outcome,
             windows,
             allowed,
         } = heard;
         let consequence = outcome::consequence(&outcome, request.model.as_deref(), now);
-        if let Some((since, seat)) = since.zip(self.seats.get_mut(lease.account())) {
-            for (kind, window) in windows {
-                seat.see(kind, window, since, now);
-            }
-            let Seat { account, polls, .. } = seat;
-            if consequence.note == Note::Good {
-                served(account, request, since, allowed, now);
+        let id = lease.account();
+        if let Some(since) = self.answered(lease) {
+            let is_good = consequence.note == Note::Good;
+            if (is_good || !windows.is_empty())
+                && let Some(seat) = self.seats.change(id)
+            {
+                for (kind, window) in windows {
+                    seat.see(kind, window, since, now);
+                }
+                if is_good {
+                    served(&mut seat.account, request, since, allowed, now);
+                }
             }
             for rest in consequence.rests {
-                let Some(bench) = rest.of(account, now) else { continue };
-                if (bench.cause, bench.source) == (Cause::Limit, Source::Rule) {
-                    polls.want();
-                }
-                let outdated = bench.cause == Cause::Login && account.login_since.is_some_and(|login| since < login);
-                if !outdated {
-                    account.rest(bench);
-                }
+                self.rest(id, rest, since, now);
             }
-            self.note(lease.account(), consequence.note, request.model.as_deref(), now);
+            self.note(id, consequence.note, request.model.as_deref(), now);
         }
-        self.refine(consequence.next, &outcome, lease.account(), request, chances, now)
+        self.refine(consequence.next, &outcome, id, request, chances, now)
+    }
+
+    /// Has the seat rest, unless the answer that says so, to a request given to it at `since`, is of an older login.
+    fn rest(&mut self, id: &AccountId, rest: Rest, since: Timestamp, now: Timestamp) {
+        let Some(Seat { account, polls, .. }) = self.seats.get_mut(id) else {
+            return;
+        };
+        let Some(bench) = rest.of(account, now) else { return };
+        if (bench.cause, bench.source) == (Cause::Limit, Source::Rule) {
+            polls.want();
+        }
+        let outdated = bench.cause == Cause::Login && account.login_since.is_some_and(|login| since < login);
+        if !outdated && let Some(seat) = self.seats.change(id) {
+            seat.account.rest(bench);
+        }
     }
 
     /// Keeps what is noted beside rests.
@@ -86,11 +98,9 @@ impl Pool {
                 };
                 account.faults += 1;
                 let is_on_trial = account.benches.iter().any(|bench| bench.cause == Cause::Faults);
-                let rest = Rest::Ruled(Scope::Seat, Cause::Faults, outcome::FAILING);
-                if (is_on_trial || account.faults >= FAULTS)
-                    && let Some(bench) = rest.of(account, now)
-                {
-                    account.rest(bench);
+                if is_on_trial || account.faults >= FAULTS {
+                    let rest = Rest::Ruled(Scope::Seat, Cause::Faults, outcome::FAILING);
+                    self.rest(id, rest, now, now);
                 }
             }
             Note::Trouble(trouble) => {
@@ -107,9 +117,13 @@ impl Pool {
     fn throttled(&mut self, id: &AccountId, model: Option<&str>, now: Timestamp) {
         let wait = 1 + self.draw() % BRAKED_FOR_S;
         let served_elsewhere = model.is_some_and(|model| self.another_has_served(id, model));
-        let Some(Seat { account, .. }) = self.seats.get_mut(id) else {
-            return;
+        // Room for the model's name is made by forgetting another, perhaps one that was served.
+        let lacks_room = |seat: &Seat| model.is_some_and(|model| !seat.account.models.has_room_for(model));
+        let seat = match self.seats.get(id).is_some_and(lacks_room) {
+            true => self.seats.change(id),
+            false => self.seats.get_mut(id),
         };
+        let Some(Seat { account, .. }) = seat else { return };
         account.starts.refused(now);
         // This one has its answer already.
         let together = account.starting + 1;
@@ -122,10 +136,8 @@ impl Pool {
             && account.models.note_throttled(model) >= THROTTLED
             && served_elsewhere
         {
-            let scope = Scope::Model(model.into());
-            if let Some(bench) = Rest::Ruled(scope, Cause::NotInPlan, NOT_IN_PLAN).of(account, now) {
-                account.rest(bench);
-            }
+            let rest = Rest::Ruled(Scope::Model(model.into()), Cause::NotInPlan, NOT_IN_PLAN);
+            self.rest(id, rest, now, now);
         }
     }
 }

@@ -43,6 +43,16 @@ pub enum Observation {
     TryNow,
 }
 
+impl Observation {
+    /// Whether it changes what of a known seat outlasts the process.
+    const fn outlasts(&self) -> bool {
+        match self {
+            Self::Reading(_) | Self::Polled(_) | Self::LoginChanged | Self::TryNow => true,
+            Self::Discovered(_) | Self::Gone | Self::Token(_) | Self::Metered { .. } | Self::Renewed(_) => false,
+        }
+    }
+}
+
 impl Pool {
     /// Notes what was learnt of a seat.
     pub fn observe(&mut self, id: &AccountId, observation: Observation, now: Timestamp) {
@@ -50,9 +60,11 @@ impl Pool {
             return self.discovered(id, wishes, now);
         }
         let jitter = self.draw() as u8;
-        let Some(seat) = self.seats.get_mut(id) else {
-            return;
+        let seat = match observation.outlasts() {
+            true => self.seats.change(id),
+            false => self.seats.get_mut(id),
         };
+        let Some(seat) = seat else { return };
         let account = &mut seat.account;
         match observation {
             Observation::Discovered(_) => {}
@@ -90,12 +102,12 @@ impl Pool {
         if let Some(memory) = self.remembered.remove(id) {
             memory.restore(&mut seat, now);
         }
-        self.seats.insert(id.clone(), seat);
+        self.seats.insert(seat);
     }
 
     /// Notes that the machine woke, or its clock was set.
     pub fn woke(&mut self, now: Timestamp) {
-        for seat in self.seats.values_mut() {
+        for seat in self.seats.change_all() {
             seat.polls.woke(now);
             seat.renewals.woke(now);
             let account = &mut seat.account;

@@ -1,5 +1,7 @@
 //! What is remembered beyond the process, and taken back.
 
+use alloc::vec::Vec;
+
 use jiff::Timestamp;
 
 use super::Pool;
@@ -8,7 +10,12 @@ use crate::memory::{Memory, SeatMemory};
 impl Pool {
     /// What should outlast the process, of the seats that are there.
     pub fn known_seats(&self) -> impl Iterator<Item = SeatMemory> {
-        self.seats.values().map(SeatMemory::of)
+        self.seats.iter().map(SeatMemory::of)
+    }
+
+    /// The same of those seats alone in which it may have changed since this was last asked. It is handed out once.
+    pub fn news(&mut self) -> Vec<SeatMemory> {
+        self.seats.take_changed().map(SeatMemory::of).collect()
     }
 
     /// What should outlast the process.
@@ -26,7 +33,7 @@ impl Pool {
             self.affinity.recall(bound, now);
         }
         for memory in memory.seats {
-            match self.seats.get_mut(&memory.id) {
+            match self.seats.change(&memory.id) {
                 Some(seat) => memory.restore(seat, now),
                 None => {
                     self.remembered.insert(memory.id.clone(), memory);
