@@ -1,11 +1,10 @@
 //! Has the recorder know what the pool knows: at once where a rest was set, else a moment later.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use pool::{AccountId, SeatMemory};
+use jiff::SignedDuration;
+use pool::SeatMemory;
 
 use crate::recorder::Recorder;
 use crate::scheduler::Scheduler;
@@ -33,10 +32,9 @@ impl Keeper {
     /// Notes changes, until it is dropped.
     pub async fn run(self) {
         let mut changed = self.scheduler.subscribe();
-        let mut noted = BTreeMap::new();
         let mut trim_at = None;
         loop {
-            self.note(&mut noted);
+            self.note();
             let (now, kept_for) = (self.scheduler.now(), self.kept_for());
             if trim_at.is_none_or(|(at, as_of)| at <= now || as_of != kept_for) {
                 trim_at = Some((now + TRIM_EVERY, kept_for));
@@ -54,27 +52,24 @@ impl Keeper {
     }
 
     /// Notes what the pool knows now that it did not know before.
-    fn note(&self, noted: &mut BTreeMap<AccountId, SeatMemory>) {
-        if self.recorder.wants_all() {
-            noted.clear();
-        }
-        let known = self
-            .scheduler
-            .look(|pool, _: Timestamp| pool.known_seats().collect::<Vec<_>>());
-        let news: Vec<SeatMemory> = known
-            .into_iter()
-            .filter(|seat| noted.get(&seat.id) != Some(seat))
-            .collect();
-        noted.extend(news.iter().map(|seat| (seat.id.clone(), seat.clone())));
-        if !news.is_empty() {
-            self.recorder.seats(news);
+    fn note(&self) {
+        let seats = match self.recorder.wants_all() {
+            true => self.known(),
+            false => self.scheduler.news(),
+        };
+        if !seats.is_empty() {
+            self.recorder.seats(seats);
         }
     }
 
     /// Notes all that the pool knows, and waits until it is written. It waits for the disk.
     pub fn close(&self) {
-        self.note(&mut BTreeMap::new());
+        self.recorder.seats(self.known());
         self.recorder.close();
+    }
+
+    fn known(&self) -> Vec<SeatMemory> {
+        self.scheduler.look(|pool, _| pool.known_seats().collect())
     }
 
     fn kept_for(&self) -> SignedDuration {

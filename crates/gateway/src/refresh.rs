@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use http::Uri;
 use jiff::SignedDuration;
-use pool::upkeep::RENEWED_BEFORE;
+use pool::renewals::RENEWED_BEFORE;
 
 pub use grace::Grace;
 pub use put::admits;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use pool::{
     AccountId, Action, Chances, End, Granted, Heard, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request,
-    Switch, Token,
+    SeatMemory, Switch, Token,
 };
 use tokio::sync::{Notify, watch};
 
@@ -105,6 +105,11 @@ impl Scheduler {
     pub fn woke(&self) {
         self.lock().woke(self.now());
         self.changed.send_replace(());
+    }
+
+    /// What should outlast the process of the seats that changed since this was last asked.
+    pub fn news(&self) -> Vec<SeatMemory> {
+        self.lock().news()
     }
 
     /// What should be done now.

@@ -216,12 +216,17 @@ impl Models {
         })
     }
 
+    /// Whether `model` can be remembered without another being forgotten.
+    pub(crate) fn has_room_for(&self, model: &str) -> bool {
+        self.0.len() < MODELS || self.0.contains_key(model) || model.len() > LONGEST_NAME
+    }
+
     fn of(&mut self, model: &str) -> Option<&mut ModelHealth> {
         if model.len() > LONGEST_NAME {
             return None;
         }
         if !self.0.contains_key(model) {
-            if self.0.len() >= MODELS {
+            if !self.has_room_for(model) {
                 let oldest = self.0.iter().min_by_key(|(_, health)| health.served_at);
                 let oldest = oldest.map(|(name, _)| name.clone());
                 self.0.remove(&oldest?);

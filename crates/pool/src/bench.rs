@@ -204,6 +204,11 @@ impl Bench {
         }
     }
 
+    /// The same as if nobody had tried what rests: who does, ends with the process.
+    pub(crate) fn anew(&self) -> Self {
+        Self::new(self.scope.clone(), self.cause, self.source, self.since, self.until)
+    }
+
     /// Whether it still runs.
     pub fn runs(&self, now: Timestamp) -> bool {
         now < self.until

@@ -122,7 +122,7 @@ pub enum Forecast {
 
 /// Forecasts for `seats`, each with how fast it is being used up. Seats count alike, since nobody tells how large they
 /// are.
-pub(crate) fn forecast<'a>(seats: impl Iterator<Item = (&'a Account, Option<&'a Burns>)>, now: Timestamp) -> Forecast {
+pub(crate) fn forecast<'a>(seats: impl Iterator<Item = (&'a Account, &'a Burns)>, now: Timestamp) -> Forecast {
     let serving: Vec<_> = seats
         .filter(|(seat, _)| seat.wishes.enabled && !seat.wishes.draining && seat.token.is_usable(now))
         .collect();
@@ -151,7 +151,7 @@ pub(crate) fn forecast<'a>(seats: impl Iterator<Item = (&'a Account, Option<&'a 
                         None => f64::from(window.used_at(now).left()),
                     },
                     returns_at: rest.or(window.resets_at).filter(|&at| at > now),
-                    per_hour: burns.map_or(0.0, |burns| burns.per_hour(&kind, now)),
+                    per_hour: burns.per_hour(&kind, now),
                 })
             })
             .collect();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     fn of(seats: &[(Account, Burns)]) -> Forecast {
-        forecast(seats.iter().map(|(seat, burns)| (seat, Some(burns))), at(60))
+        forecast(seats.iter().map(|(seat, burns)| (seat, burns)), at(60))
     }
 
     #[test]

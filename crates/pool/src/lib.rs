@@ -6,8 +6,8 @@
 //!
 //! Read [`window`] first (how much is used), then [`outcome`] (what an answer means: the table), [`bench`] (what a rest
 //! is), [`account`] (what is known of a seat), [`standing`], [`rank`], [`price`] and [`select`] (who serves), and last [`pool`], which holds
-//! them together. Aside stand [`affinity`] (where conversations run), [`trouble`] (what is no seat's fault), [`upkeep`]
-//! (what wants asking for), [`forecast`] (how long it lasts) and [`memory`] (what outlasts the process).
+//! them together. Aside stand [`affinity`] (where conversations run), [`trouble`] (what is no seat's fault), [`polls`] and
+//! [`renewals`] (what wants asking for), [`forecast`] (how long it lasts) and [`memory`] (what outlasts the process).
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -25,13 +25,16 @@ pub mod trouble;
 pub mod meter;
 pub mod starts;
 pub mod account;
+pub mod polls;
+pub mod renewals;
+pub mod forecast;
+mod seat;
+mod seats;
 pub mod standing;
 pub mod price;
 pub mod rank;
 pub mod switch;
 pub mod select;
-pub mod upkeep;
-pub mod forecast;
 pub mod memory;
 mod shares;
 pub mod pool;
@@ -44,13 +47,14 @@ pub use id::AccountId;
 pub use memory::{Memory, SeatMemory};
 pub use meter::Tokens;
 pub use outcome::{Next, Outcome, Rejection, Trouble};
+pub use polls::{Poll, UsagePolls};
 pub use pool::{Action, End, Granted, Heard, Lease, Observation, Policy, Pool};
 pub use price::Tuning;
 pub use rank::Strategy;
+pub use renewals::{Renewal, Renewals};
 pub use request::{Chances, Feature, Features, Request};
 pub use select::{Reason, Refusal};
 pub use standing::{Out, Tier};
 pub use switch::{Switch, Why};
-pub use upkeep::{Poll, Renewal, Renewals, UsagePolls};
 pub use window::{Family, Utilization, Window, WindowKind, Windows};
 pub use wishes::{ExtraUsage, Wishes};

@@ -7,11 +7,10 @@ use alloc::{string::String, vec::Vec};
 
 use jiff::Timestamp;
 
-use crate::account::Account;
 use crate::affinity::Bound;
 use crate::bench::Bench;
 use crate::id::AccountId;
-use crate::upkeep::UsagePolls;
+use crate::seat::Seat;
 use crate::window::{Window, WindowKind};
 
 /// What should outlast the process.
@@ -41,22 +40,25 @@ pub struct SeatMemory {
 }
 
 impl SeatMemory {
-    /// What is remembered of `account`.
-    pub(crate) fn of(account: &Account, polls: UsagePolls) -> Self {
+    /// What is remembered of `seat`.
+    pub(crate) fn of(seat: &Seat) -> Self {
+        let Seat { account, polls, .. } = seat;
         let windows = account.windows.iter();
         let served = account.models.served();
         Self {
             id: account.id.clone(),
             windows: windows.map(|(kind, window)| (kind.clone(), *window)).collect(),
-            benches: account.benches.clone(),
+            benches: account.benches.iter().map(Bench::anew).collect(),
             served: served.map(|(model, at)| (model.to_owned(), at)).collect(),
             asked_at: polls.asked_at(),
             not_before: polls.not_before(),
         }
     }
 
-    /// Lets `account` know it, but for what has run out at `now`, or lies in the future of a clock that was set.
-    pub(crate) fn into_account(self, account: &mut Account, now: Timestamp) {
+    /// Lets `seat` know it, but for what has run out at `now`, or lies in the future of a clock that was set.
+    pub(crate) fn restore(self, seat: &mut Seat, now: Timestamp) {
+        let Seat { account, polls, .. } = seat;
+        polls.recall(self.asked_at, self.not_before, now);
         for (kind, window) in self.windows {
             if window.observed_at <= now {
                 account.windows.observe(kind, window);
@@ -64,15 +66,7 @@ impl SeatMemory {
         }
         for bench in self.benches {
             if bench.runs(now) && bench.since <= now {
-                let Bench {
-                    scope,
-                    cause,
-                    source,
-                    since,
-                    until,
-                    ..
-                } = bench;
-                account.rest(Bench::new(scope, cause, source, since, until));
+                account.rest(bench.anew());
             }
         }
         for (model, at) in self.served {

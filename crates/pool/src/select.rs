@@ -2,7 +2,7 @@
 //!
 //! [`standing`](crate::standing) says which seats come into question; among the best of them the ranking decides.
 
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::vec::Vec;
 use core::fmt;
 
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use crate::account::Account;
 use crate::id::AccountId;
 use crate::rank::{Ground, Pick, Ranking, Terms};
 use crate::request::Request;
+use crate::seats::Seats;
 use crate::standing::{Out, Tier, standing};
 use crate::window::WindowKind;
 
@@ -109,16 +110,13 @@ pub enum Refusal {
     Exhausted,
 }
 
-/// Chooses among `accounts` for `request`, on the strategy's `terms`.
-pub(crate) fn select<'a>(
-    accounts: &'a BTreeMap<AccountId, Account>,
-    request: &Request,
-    terms: Terms<'a>,
-) -> Result<(Pick<'a>, Reason), Refusal> {
+/// Chooses among `seats` for `request`, on the strategy's `terms`.
+pub(crate) fn select<'a>(seats: &'a Seats, request: &Request, terms: Terms<'a>) -> Result<(Pick<'a>, Reason), Refusal> {
     let stands = |account: &Account| standing(account, request, terms.home == Some(&account.id), terms.now);
     let untried = |account: &&Account| !request.tried.contains(&account.id);
 
-    let again = request.again.as_ref().and_then(|id| accounts.get(id));
+    let again = request.again.as_ref().and_then(|id| seats.get(id));
+    let again = again.map(|seat| &seat.account);
     if let Some(again) = again.filter(untried)
         && let Ok(tier) = stands(again)
     {
@@ -129,10 +127,7 @@ pub(crate) fn select<'a>(
         }
     }
     // An owner that is gone is no reason to refuse: the upstream says what it knows of the id.
-    let gone = request
-        .owner
-        .as_ref()
-        .is_some_and(|owner| !accounts.contains_key(owner));
+    let gone = request.owner.as_ref().is_some_and(|owner| seats.get(owner).is_none());
     let may = |account: &&Account| match gone {
         true => request
             .allowed
@@ -141,14 +136,15 @@ pub(crate) fn select<'a>(
         false => request.may_use(&account.id),
     };
 
+    let accounts = || seats.iter().map(|seat| &seat.account).filter(may);
     let mut ranking = Ranking::new(terms);
-    for account in accounts.values().filter(may).filter(untried) {
+    for account in accounts().filter(untried) {
         if let Ok(tier) = stands(account) {
             ranking.offer(account, tier);
         }
     }
     let Some(pick) = ranking.pick() else {
-        return Err(refusal(accounts.values().filter(may), stands));
+        return Err(refusal(accounts(), stands));
     };
     let reason = match (pick.tier, pick.ground) {
         (Tier::SetAside, _) => Reason::BeyondPlan,
@@ -157,7 +153,7 @@ pub(crate) fn select<'a>(
         _ if request.owner.is_some() && !gone => Reason::OwnsId,
         (_, Ground::Stays) => Reason::SameConversation,
         (Tier::NearlyFull | Tier::Marked, _) => Reason::LeastFull,
-        (Tier::Ready | Tier::Braked, _) if accounts.len() == 1 => Reason::OnlyOne,
+        (Tier::Ready | Tier::Braked, _) if seats.len() == 1 => Reason::OnlyOne,
         (Tier::Ready | Tier::Braked, ground) => match ground {
             Ground::Stays => Reason::SameConversation,
             Ground::MostRoom => Reason::MostRoom,

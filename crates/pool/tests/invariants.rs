@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test program stops where it stumbles")]
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use jiff::{SignedDuration, Timestamp};
 use pool::{
     AccountId, Cause, Chances, Conversation, End, ExtraUsage, Family, Feature, Features, Heard, Lease, Next,
-    Observation, Outcome, Policy, Pool, Rejection, Request, Token, Utilization, Window, WindowKind, Wishes,
+    Observation, Outcome, Policy, Poll, Pool, Rejection, Request, SeatMemory, Token, Utilization, Window, WindowKind,
+    Wishes,
 };
 use proptest::prelude::*;
 
@@ -53,6 +56,10 @@ enum Step {
     TryNow {
         seat: u8,
     },
+    Polled {
+        seat: u8,
+        how: u8,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -72,6 +79,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => seat().prop_map(|seat| Step::Gone { seat }),
         1 => Just(Step::Restart),
         1 => seat().prop_map(|seat| Step::TryNow { seat }),
+        2 => (seat(), 0..4_u8).prop_map(|(seat, how)| Step::Polled { seat, how }),
     ]
 }
 
@@ -126,12 +134,19 @@ fn discover(pool: &mut Pool, now: Timestamp) {
     }
 }
 
+/// Writes down the news, and says whether all that the pool knows is written now, and nothing is news any more.
+fn agrees(pool: &mut Pool, written: &mut BTreeMap<AccountId, SeatMemory>) -> bool {
+    written.extend(pool.news().into_iter().map(|seat| (seat.id.clone(), seat)));
+    pool.news().is_empty() && pool.known_seats().all(|seat| written.get(&seat.id) == Some(&seat))
+}
+
 /// Plays a history, and checks after each step what must hold.
 fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut now = Timestamp::from_second(START).unwrap();
     let after = |now: Timestamp, seconds: i64| now + SignedDuration::from_secs(seconds);
     let mut pool = Pool::new(Policy::default(), 7);
     let mut open: Vec<(Lease, Request, bool)> = Vec::new();
+    let mut written = BTreeMap::new();
     discover(&mut pool, now);
     for step in steps {
         match step {
@@ -251,8 +266,20 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 open.clear();
             }
             Step::TryNow { seat } => pool.observe(&id(seat), Observation::TryNow, now),
+            Step::Polled { seat, how } => {
+                let poll = [Poll::Read, Poll::Throttled(None), Poll::Forbidden, Poll::Failed][usize::from(how)];
+                pool.observe(&id(seat), Observation::Polled(poll), now);
+            }
         }
+        prop_assert!(
+            agrees(&mut pool, &mut written),
+            "the news bring whoever writes them down up to date"
+        );
         pool.due(now);
+        prop_assert!(
+            agrees(&mut pool, &mut written),
+            "and so they do once something was asked for"
+        );
         pool.next_wakeup(now);
         pool.forecast(now);
         prop_assert_eq!(pool.open_leases(), open.len());
@@ -261,7 +288,7 @@ fn play(steps: Vec<Step>) -> Result<(), TestCaseError> {
             for bench in &account.benches {
                 prop_assert!(bench.until <= now.max(bench.since) + SignedDuration::from_hours(8 * 24));
             }
-            let scopes: std::collections::BTreeSet<_> = account.benches.iter().map(|bench| &bench.scope).collect();
+            let scopes: BTreeSet<_> = account.benches.iter().map(|bench| &bench.scope).collect();
             prop_assert_eq!(scopes.len(), account.benches.len(), "one rest for each scope");
         }
     }
