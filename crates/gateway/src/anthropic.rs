@@ -2,7 +2,7 @@
 //! knows them.
 //!
 //! An answer tells its seat's limits in headers ([`Limits`]), and what became of the request by its status, an
-//! [`ErrorBody`], or the [`Opening`] of its stream; [`judge`] makes one [`pool::Outcome`] of them. Usage and new tokens
+//! [`ErrorBody`], or the [`Opening`] of its stream; [`judge()`] makes one [`pool::Outcome`] of them. Usage and new tokens
 //! are asked for apart from that, and have answers of their own.
 
 mod betas;
