@@ -5,8 +5,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use gateway::config::Config;
 use gateway::paths::Paths;
-use gateway::ports::{Clock as _, SystemClock};
+use gateway::ports::{Clock as _, SystemClock, UpstreamProxy};
 use gateway::snapshot::Snapshot;
 use serde_json::Value;
 use tauri::{AppHandle, Manager as _, State};
@@ -91,6 +92,15 @@ impl Shell {
     /// What the owner wants of the app.
     pub fn preferences(&self) -> Preferences {
         self.inner().settings.preferences.clone()
+    }
+
+    /// The proxy that the settings name, for a call of the app's own.
+    pub fn upstream_proxy(&self) -> UpstreamProxy {
+        let proxy = UpstreamProxy::default();
+        // Settings that cannot be read are told of elsewhere.
+        let text = fs::read(&self.paths.config).unwrap_or_default();
+        proxy.set(Config::parse(&text).ok().flatten().and_then(|config| config.proxy));
+        proxy
     }
 
     /// The words of the owner's language.

@@ -1,7 +1,7 @@
 //! Whether a newer release exists: asked once a day, and only if the owner wants it. Homebrew installs it.
 
 use axum::body::Body;
-use gateway::ports::{self, Clock as _, SystemClock};
+use gateway::ports::{self, Clock as _, SystemClock, UpstreamProxy};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use jiff::{SignedDuration, Timestamp};
@@ -45,7 +45,7 @@ impl Look {
         self.asked_at = Some(now);
         let app = app.clone();
         tauri::async_runtime::spawn(async move {
-            match latest().await {
+            match latest(&Shell::of(&app).upstream_proxy()).await {
                 Ok(version) => {
                     let newer = is_newer(&version, env!("CARGO_PKG_VERSION"));
                     Shell::of(&app).set_update(newer.then_some(Update { version }));
@@ -57,8 +57,8 @@ impl Look {
     }
 }
 
-async fn latest() -> anyhow::Result<String> {
-    let calls = ports::own_calls(ports::system_tls()?)?;
+async fn latest(proxy: &UpstreamProxy) -> anyhow::Result<String> {
+    let calls = ports::own_calls(ports::system_tls()?, proxy)?;
     let request = Request::get(LATEST)
         .header("user-agent", "claude-proxy-router")
         .body(Body::empty())?;

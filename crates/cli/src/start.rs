@@ -57,12 +57,6 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
         };
         let mut config = Config::load(&paths.config)?;
         config.port = options.port.unwrap_or(config.port);
-        for key in &config.not_yet {
-            tracing::warn!(
-                "`{key}` in {} is understood, but this version does not act on it yet",
-                paths.config.display()
-            );
-        }
         let ports = Ports::of_this_machine(&config, gateway::keychain::on_this_machine(paths))?;
         let key = config.router_key.clone();
         let handle = match gateway::start(config, paths, ports, false) {

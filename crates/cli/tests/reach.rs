@@ -5,12 +5,14 @@
 mod support;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
@@ -415,7 +417,6 @@ async fn nw_01_an_address_is_waited_for_and_followed() {
 }
 
 /// Waits until the status is so.
-#[cfg(target_os = "linux")]
 async fn becomes(own: &Own, so: impl Fn(&Value) -> bool) {
     timeout(GUARD, async {
         while !so(&own.status().await) {
@@ -424,4 +425,129 @@ async fn becomes(own: &Own, so: impl Fn(&Value) -> bool) {
     })
     .await
     .expect("the router follows");
+}
+
+/// A proxy that tunnels, by HTTP or SOCKS 5, and keeps where it was asked to go.
+struct Tunnels {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Tunnels {
+    async fn open() -> Self {
+        let listener = TcpListener::bind((LOCAL, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let keep = Arc::clone(&asked);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let keep = Arc::clone(&keep);
+                tokio::spawn(async move {
+                    let mut client = BufStream::new(client);
+                    let (target, said) = match client.fill_buf().await.unwrap().first() {
+                        Some(5) => (by_socks(&mut client).await, String::new()),
+                        _ => by_http(&mut client).await,
+                    };
+                    keep.lock().unwrap().push(target.clone());
+                    let mut far = TcpStream::connect(target).await.unwrap();
+                    far.write_all(said.as_bytes()).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut client, &mut far).await;
+                });
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+/// Where a request for a tunnel leads; or a request for a page without TLS, which is passed on.
+async fn by_http(client: &mut BufStream<TcpStream>) -> (String, String) {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(client.read_line(&mut head).await.unwrap() > 0, "{head}");
+    }
+    let target = head.split(' ').nth(1).unwrap();
+    if let Some((_, page)) = target.split_once("://") {
+        return (page.split('/').next().unwrap().to_owned(), head);
+    }
+    client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+    client.flush().await.unwrap();
+    (target.to_owned(), String::new())
+}
+
+async fn by_socks(client: &mut BufStream<TcpStream>) -> String {
+    // Version 5 and the methods that are offered: none is wanted.
+    assert_eq!(client.read_u8().await.unwrap(), 5);
+    let mut methods = vec![0; client.read_u8().await.unwrap().into()];
+    client.read_exact(&mut methods).await.unwrap();
+    client.write_all(&[5, 0]).await.unwrap();
+    client.flush().await.unwrap();
+    // Connect to an IPv4 address, as the pretended Anthropic has one.
+    let mut request = [0; 10];
+    client.read_exact(&mut request).await.unwrap();
+    assert_eq!(request[..4], [5, 1, 0, 1]);
+    client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+    client.flush().await.unwrap();
+    let [.., a, b, c, d, high, low] = request;
+    format!("{a}.{b}.{c}.{d}:{}", u16::from_be_bytes([high, low]))
+}
+
+#[tokio::test]
+async fn nw_05_a_proxy_that_its_owner_set_is_gone_through_from_then_on() {
+    let own = Own::new().await;
+    let proxy = Tunnels::open().await;
+    let anthropic = own.anthropic.to_string();
+    let (_router, address) = own
+        .start(&json!({"proxy": format!("http://{}", proxy.address)}), LOCAL)
+        .await;
+    assert_eq!(turn(address, FIRST_KEY, false).await.status(), 200);
+    becomes(&own, |status| {
+        status["seats"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|seat| seat["windows"] != json!([]))
+    })
+    .await;
+    let asked = proxy.asked();
+    assert!(asked.len() >= 4, "three polls and a turn: {asked:?}");
+    assert!(asked.iter().all(|target| *target == anthropic), "{asked:?}");
+    let pinged = own.done(&["ping", &format!("http://{address}"), FIRST_KEY]).await;
+    assert_eq!(
+        proxy.asked(),
+        [""; 0],
+        "what stays on this machine does not go through it: {pinged}"
+    );
+
+    own.done(&["set", "proxy", &format!("socks5://{}", proxy.address)])
+        .await;
+    assert_eq!(turn(address, FIRST_KEY, false).await.status(), 200);
+    assert_eq!(
+        proxy.asked(),
+        [anthropic],
+        "the kept connection, which went another way, is not used"
+    );
+
+    own.done(&["set", "proxy", "null"]).await;
+    assert_eq!(turn(address, FIRST_KEY, false).await.status(), 200);
+    assert_eq!(proxy.asked(), [""; 0]);
+
+    for wrong in [
+        "proxy.example:3128",
+        "https://proxy.example",
+        "http://me:secret@proxy.example",
+        "socks4://a",
+        "http://a/b",
+    ] {
+        let said = own.refused(&["set", "proxy", wrong]).await;
+        assert!(said.contains("`proxy`") && !said.contains("secret"), "{wrong}: {said}");
+    }
+    own.done(&["set", "proxy", "http://127.0.0.1:1"]).await;
+    let mut answer = turn(address, FIRST_KEY, false).await;
+    assert_eq!(answer.status(), 502);
+    let said = String::from_utf8(answer.body_mut().collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    assert!(said.contains("proxy"), "it says what stands between: {said}");
 }

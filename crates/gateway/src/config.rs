@@ -54,10 +54,10 @@ pub struct Config {
     pub paused: bool,
     /// How many days history is kept; 0 is not at all.
     pub history_days: u16,
+    /// The proxy that connections to Anthropic go through, by HTTP or SOCKS 5.
+    pub proxy: Option<Uri>,
     /// The `claude` that renewals are handed to.
     pub claude_path: Option<PathBuf>,
-    /// Settings that are understood and not yet acted upon in this version.
-    pub not_yet: Vec<&'static str>,
 }
 
 /// What the owner wants of one seat.

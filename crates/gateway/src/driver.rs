@@ -16,7 +16,7 @@ use crate::delegate::Claude;
 use crate::devices::Devices;
 use crate::keeper::Keeper;
 use crate::lock::LockError;
-use crate::ports::{Network, Upstream};
+use crate::ports::{Network, Upstream, UpstreamProxy};
 use crate::profile::Profile;
 use crate::reads::Why;
 use crate::refresh::{RefreshError, Renewed, Renewer};
@@ -53,6 +53,8 @@ pub struct Driver {
     pub network: Arc<Network>,
     /// The network of our own calls.
     pub calls: Upstream,
+    /// The proxy that both go through.
+    pub upstream_proxy: UpstreamProxy,
     /// The settings.
     pub settings: Arc<Settings>,
     /// The owner's devices, the first of which has the settings' key.
@@ -101,6 +103,9 @@ impl Driver {
         let config = self.settings.now();
         self.devices.rekey_first(&config.router_key);
         self.scheduler.change(|pool, _| pool.set_policy(policy(&config)));
+        if self.upstream_proxy.set(config.proxy.clone()) {
+            self.network.drop_connections();
+        }
     }
 
     /// Looks whether another hand changed the settings.

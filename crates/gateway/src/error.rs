@@ -7,7 +7,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{HeaderName, StatusCode};
+use http::{HeaderName, StatusCode, Uri};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use pool::WindowKind;
@@ -85,7 +85,10 @@ pub enum ProxyError {
         message: String,
     },
     /// Anthropic could not be reached.
-    Unreachable,
+    Unreachable {
+        /// The proxy that the settings name.
+        proxy: Option<Uri>,
+    },
     /// The connection to Anthropic broke before an answer.
     Broken,
 }
@@ -109,7 +112,7 @@ impl ProxyError {
             | Self::NotMovable
             | Self::Renewing
             | Self::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
-            Self::NotAllowed { .. } | Self::OauthUnsupported { .. } | Self::Unreachable | Self::Broken => {
+            Self::NotAllowed { .. } | Self::OauthUnsupported { .. } | Self::Unreachable { .. } | Self::Broken => {
                 StatusCode::BAD_GATEWAY
             }
         }
@@ -136,7 +139,7 @@ impl ProxyError {
             Self::NotAllowed { .. } => "not_allowed",
             Self::Exhausted => "exhausted",
             Self::OauthUnsupported { .. } => "oauth_unsupported",
-            Self::Unreachable => "unreachable",
+            Self::Unreachable { .. } => "unreachable",
             Self::Broken => "broken",
         }
     }
@@ -159,7 +162,7 @@ impl ProxyError {
             | Self::NotAllowed { .. }
             | Self::Exhausted
             | Self::OauthUnsupported { .. }
-            | Self::Unreachable
+            | Self::Unreachable { .. }
             | Self::Broken => "api_error",
         }
     }
@@ -169,7 +172,7 @@ impl ProxyError {
         match self {
             Self::AllFull { until, .. } => until.duration_since(now) <= SignedDuration::from_secs(60),
             Self::LoginDelayed { until } => until.duration_since(now) <= SignedDuration::from_secs(60),
-            Self::Unreachable | Self::Renewing | Self::NotMovable => true,
+            Self::Unreachable { .. } | Self::Renewing | Self::NotMovable => true,
             _ => false,
         }
     }
@@ -221,9 +224,14 @@ impl ProxyError {
             ),
             Self::Exhausted => "No seat of Claude Proxy Router could answer this request just now. Its log says why.".into(),
             Self::OauthUnsupported { message } => format!("Anthropic did not take this request's form of login: {message}"),
-            Self::Unreachable => "Claude Proxy Router cannot reach Anthropic: check the network of the machine it runs on. \
-                 Your seats are unaffected."
-                .into(),
+            Self::Unreachable { proxy } => {
+                let proxy = proxy.as_ref().and_then(|proxy| proxy.authority());
+                let proxy = proxy.map_or(String::new(), |proxy| format!(" through the proxy {proxy} that its settings name"));
+                format!(
+                    "Claude Proxy Router cannot reach Anthropic{proxy}: check the network of the machine it runs on. \
+                     Your seats are unaffected."
+                )
+            }
             Self::Broken => "The connection to Anthropic broke before it answered. The request may have been carried out, so \
                  Claude Proxy Router did not send it again."
                 .into(),
@@ -376,7 +384,7 @@ mod tests {
         for (error, retried) in [
             (full(60), true),
             (full(61), false),
-            (ProxyError::Unreachable, true),
+            (ProxyError::Unreachable { proxy: None }, true),
             (ProxyError::Broken, false),
             (ProxyError::NoSeat, false),
             (ProxyError::NeedLogin { seats: vec![] }, false),

@@ -83,7 +83,7 @@ use crate::gate::Names;
 use crate::keeper::Keeper;
 use crate::ledger::Ledger;
 use crate::paths::Paths;
-use crate::ports::{Clock, Network, SystemClock, Upstream};
+use crate::ports::{Clock, Network, SystemClock, Upstream, UpstreamProxy};
 use crate::proxy::Proxy;
 use crate::reads::Reads;
 use crate::receipt::Books;
@@ -103,6 +103,8 @@ pub struct Ports {
     pub network: Arc<Network>,
     /// The network of our own calls.
     pub calls: Upstream,
+    /// The proxy that both go through, if the settings name one.
+    pub upstream_proxy: UpstreamProxy,
     /// Where logins are kept.
     pub store: Arc<dyn Store>,
     /// The zone of the times that people read.
@@ -135,10 +137,15 @@ impl Ports {
             true => ports::system_tls()?,
             false => ports::no_tls(),
         };
+        let upstream_proxy = UpstreamProxy::default();
         Ok(Self {
             clock: Arc::new(SystemClock),
-            calls: ports::own_calls(tls.clone())?,
-            network: Arc::new(Network::new(move || ports::pooled(tls.clone()))),
+            calls: ports::own_calls(tls.clone(), &upstream_proxy)?,
+            network: Arc::new(Network::new({
+                let proxy = upstream_proxy.clone();
+                move || ports::pooled(tls.clone(), &proxy)
+            })),
+            upstream_proxy,
             store,
             zone: TimeZone::system(),
             seed: chance(),
@@ -172,6 +179,7 @@ impl Gateway {
         let devices = Arc::new(Devices::load(&paths.devices(), &config.router_key));
         let settings = Arc::new(Settings::new(config, paths.config.clone()));
         let config = settings.now();
+        ports.upstream_proxy.set(config.proxy.clone());
         let (ledger, reads) = (Ledger::new(paths.renewals()), Arc::<Reads>::default());
         let roster = Arc::new(Roster::new(
             Arc::clone(&settings),
@@ -194,6 +202,7 @@ impl Gateway {
             keeper,
             home: paths.home.clone(),
             network: Arc::clone(&ports.network),
+            upstream_proxy: ports.upstream_proxy,
             calls: ports.calls.clone(),
             origin: config.upstream.clone(),
             renewer: Renewer {

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Collected};
 use serde::{Deserialize, Serialize};
 use tower::ServiceExt as _;
 
-use crate::ports::{self, UpstreamError};
+use crate::ports::{self, UpstreamError, UpstreamProxy};
 
 /// Where the router answers.
 pub const PATH: &str = "/_router/ping";
@@ -87,7 +87,7 @@ pub async fn ping(url: &str, key: &str, limit: Duration) -> Result<(), PingError
         true => ports::system_tls().ok(),
         false => Some(ports::no_tls()),
     };
-    let Some(calls) = calls.and_then(|tls| ports::own_calls(tls).ok()) else {
+    let Some(calls) = calls.and_then(|tls| ports::own_calls(tls, &UpstreamProxy::default()).ok()) else {
         return failed(Step::Connect, "this system's trust store cannot be used".into());
     };
     let answer = match tokio::time::timeout(limit, calls.oneshot(request)).await {

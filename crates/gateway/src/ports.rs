@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use axum::body::Body;
 use http::{Request, Response, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use jiff::Timestamp;
@@ -104,16 +105,50 @@ impl Network {
     }
 }
 
+/// The proxy to Anthropic that the owner set, if any, by HTTP or SOCKS 5. It is asked for a tunnel, so it sees where
+/// connections go and how much passes, and nothing of what they carry.
+#[derive(Clone, Debug, Default)]
+pub struct UpstreamProxy(Arc<Mutex<Option<Uri>>>);
+
+impl UpstreamProxy {
+    /// The proxy that new connections go through.
+    pub fn now(&self) -> Option<Uri> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets new connections go through `proxy`. Returns whether that is another than before.
+    pub fn set(&self, proxy: Option<Uri>) -> bool {
+        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = *now != proxy;
+        *now = proxy;
+        changes
+    }
+}
+
 /// The network of the request path: one HTTP/1.1 pool for all seats, since a connection is not tied to a token.
-pub fn pooled(tls: rustls::ClientConfig) -> Upstream {
+pub fn pooled(tls: rustls::ClientConfig, proxy: &UpstreamProxy) -> Upstream {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
     tcp.enforce_http(false);
+    match proxy.now() {
+        None => pooled_over(tcp, tls),
+        Some(proxy) if proxy.scheme_str() == Some("socks5") => pooled_over(SocksV5::new(proxy, tcp), tls),
+        Some(proxy) => pooled_over(Tunnel::new(proxy, tcp), tls),
+    }
+}
+
+fn pooled_over<C>(connector: C, tls: rustls::ClientConfig) -> Upstream
+where
+    C: tower::Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Unpin + Send + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<Box<dyn Error + Send + Sync>>,
+{
     let https = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(tls)
         .https_or_http()
         .enable_http1()
-        .wrap_connector(tcp);
+        .wrap_connector(connector);
     let connector = tower::service_fn(move |uri: Uri| {
         let connecting = https.clone().oneshot(uri);
         Box::pin(async move {
@@ -221,10 +256,15 @@ impl<T: Write + Unpin> Write for Counted<T> {
 ///
 /// # Errors
 /// If the client cannot be built from the TLS configuration.
-pub fn own_calls(tls: rustls::ClientConfig) -> Result<Upstream, reqwest::Error> {
+pub fn own_calls(tls: rustls::ClientConfig, proxy: &UpstreamProxy) -> Result<Upstream, reqwest::Error> {
+    let proxy = proxy.clone();
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)
+        // The environment's proxies are not asked: nobody would see where requests go.
         .no_proxy()
+        .proxy(reqwest::Proxy::custom(move |_| {
+            proxy.now().map(|proxy| proxy.to_string())
+        }))
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_LIMIT)
         // Seldom, and a kept connection that died would leave a renewal uncertain.

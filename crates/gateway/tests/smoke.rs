@@ -14,7 +14,7 @@ use std::time::Duration;
 use gateway::config::Config;
 use gateway::listen::Doors;
 use gateway::paths::Paths;
-use gateway::ports::{self, Clock as _, SystemClock};
+use gateway::ports::{self, Clock as _, SystemClock, UpstreamProxy};
 use gateway::snapshot::SeatState;
 use gateway::{Gateway, Ports};
 use jiff::tz::TimeZone;
@@ -63,9 +63,12 @@ impl Router {
         let config = Config::parse(settings.to_string().as_bytes()).unwrap().unwrap();
         let ports = Ports {
             clock: Arc::new(SystemClock),
-            network: Arc::new(ports::Network::new(|| ports::pooled(ports::no_tls()))),
+            network: Arc::new(ports::Network::new(|| {
+                ports::pooled(ports::no_tls(), &UpstreamProxy::default())
+            })),
             store: Arc::new(gateway::credential::Files),
-            calls: ports::own_calls(ports::no_tls()).unwrap(),
+            calls: ports::own_calls(ports::no_tls(), &UpstreamProxy::default()).unwrap(),
+            upstream_proxy: UpstreamProxy::default(),
             zone: TimeZone::UTC,
             seed: 7,
         };

@@ -14,7 +14,7 @@ use gateway::items::Listing;
 use gateway::keychain::Keychain;
 use gateway::lock::WriteLock;
 use gateway::paths::Paths;
-use gateway::ports::{Clock as _, Network};
+use gateway::ports::{Clock as _, Network, UpstreamProxy};
 use gateway::profile::Profile;
 use gateway::reads::Asking;
 use gateway::security::Tool;
@@ -289,6 +289,7 @@ impl Household {
         let ports = Ports {
             clock: self.clock.clone(),
             network: Arc::new(Network::new(move || network(&sandbox))),
+            upstream_proxy: UpstreamProxy::default(),
             calls: wire(Who::Us, &self.sandbox, &self.log, self.chance.fork(), self.now_ms()),
             store: Arc::new(Disk {
                 inner: match &self.shelf {

@@ -9,7 +9,7 @@ use axum::body::Body;
 use gateway::config::Config;
 use gateway::credential::{Files, Store};
 use gateway::paths::Paths;
-use gateway::ports::{Clock as _, Network, Upstream, UpstreamError};
+use gateway::ports::{Clock as _, Network, Upstream, UpstreamError, UpstreamProxy};
 use gateway::record::RequestRecord;
 use gateway::snapshot::{SeatView, Snapshot};
 use gateway::store::Wanted;
@@ -173,6 +173,7 @@ impl Bench {
                 let sandbox = world.sandbox.clone();
                 move || network(&sandbox)
             })),
+            upstream_proxy: UpstreamProxy::default(),
             calls: slow(network(&world.sandbox), world.delay_ms),
             store: Arc::clone(&world.store),
             zone: TimeZone::UTC,

@@ -143,7 +143,8 @@ impl Exchange {
         let (said, again) = match error {
             UpstreamError::Connect(_) => {
                 let next = lease.judge(wanted, Outcome::Unreachable.into(), chances);
-                (ProxyError::Unreachable, next == Next::Reconnect)
+                let proxy = self.proxy.settings.now().proxy.clone();
+                (ProxyError::Unreachable { proxy }, next == Next::Reconnect)
             }
             UpstreamError::Stale(_) => (ProxyError::Broken, resend),
             UpstreamError::Broken(_) => {
