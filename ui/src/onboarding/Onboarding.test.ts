@@ -80,12 +80,28 @@ test('each account has a switch, and a failure is said', async () => {
   ]);
 });
 
+test('a login that macOS asks about first has a button and no switch, and what is switched off is off', async () => {
+  await open('five', 2);
+  const [lab, old] = ['Lab', 'Old laptop'].map((name) => screen.getByText(name).closest('li'));
+  expect(lab?.textContent).toContain('Off');
+  expect(old?.textContent).toContain('macOS will ask first');
+  expect(screen.getByRole('button', { name: 'Allow…, Old laptop' })).toBeTruthy();
+  expect(screen.queryByRole('switch', { name: 'Use Old laptop' })).toBeNull();
+});
+
+test('what macOS may ask is shown before it asks, as a picture', async () => {
+  await open('one', 2);
+  expect(screen.getByText('A picture of what macOS may ask')).toBeTruthy();
+  expect(screen.queryByRole('button', { name: 'Allow' })).toBeNull();
+});
+
 test('ON-02: with no login found, it says what to do, and runs nothing', async () => {
   await open('none', 2);
   expect(document.body.textContent).toContain('No Claude login found yet.');
   expect(said).toEqual([]);
   screen.getByRole('button', { name: 'Copy claude command' }).click();
   expect(said).toEqual([{ invoke: 'copy', text: 'claude' }]);
+  expect(screen.getByRole('button', { name: 'Continue anyway' }).classList.contains('default')).toBe(false);
 });
 
 test('a network that is not there cannot be chosen', async () => {
@@ -101,15 +117,34 @@ test('a choice that is refused keeps the step and says why', async () => {
   expect(screen.getByRole('alert').textContent).toBe('The address is not there.');
 });
 
-test('a failed test names its step, and can be run again', async () => {
-  const words = 'no route to host';
-  await open('five', 4, { test: [...world.test.slice(0, 3), { step: 'upstream', ok: false, words }] });
+const failing = { test: [...world.test.slice(0, 3), { step: 'upstream', ok: false, words: 'the router could not ask Anthropic: unreachable' }] };
+
+test('a failed test names its step and the cause in words, keeps the router’s own apart, and can be run again', async () => {
+  await open('five', 4, failing);
   expect(screen.getByRole('heading', { level: 1 }).textContent).toBe('Not yet');
   expect(document.body.textContent).toContain('Anthropic did not answer');
-  expect(document.body.textContent).toContain(words);
+  expect(document.body.textContent).toContain('There is no network, or a firewall or proxy blocks Anthropic.');
+  expect(document.querySelector('details')?.textContent).toContain('could not ask Anthropic: unreachable');
   screen.getByRole('button', { name: 'Check again' }).click();
   await settled();
   expect(saidOf('test')).toHaveLength(2);
+});
+
+test('after a failure the way on is to check again, and going on is a choice', async () => {
+  await open('five', 4, failing);
+  const isDefault = (name: string) => screen.getByRole('button', { name }).classList.contains('default');
+  expect([isDefault('Check again'), isDefault('Continue anyway')]).toEqual([true, false]);
+  expect(document.querySelector('footer .failed')).not.toBeNull();
+  screen.getByRole('button', { name: 'Continue anyway' }).click();
+  await settled();
+  expect(step()).toBe('5');
+  expect(isDefault('Finish')).toBe(true);
+});
+
+test('a router that does not answer is one that does not listen', async () => {
+  await open('five', 4, { test: new Error('the router does not run') });
+  expect(document.body.textContent).toContain('The router is not listening');
+  expect(document.querySelector('details')?.textContent).toContain('the router does not run');
 });
 
 test('who closed it comes back to the same step', async () => {
