@@ -1,5 +1,13 @@
 // Every screen in every state, as a list: what is photographed, and what is looked at for barriers.
+import { answers } from './shell.mjs';
+
 const states = ['first-load', 'none', 'one', 'three', 'five', 'six', 'all-resting', 'paused', 'draining', 'needs-login', 'needs-permission', 'throttled', 'offline', 'port-busy', 'address-gone', 'settings-refused', 'korean-long-names'];
+
+const copyBlock = async (page) => {
+  await page.getByRole('textbox').fill('MacBook Air');
+  await page.locator('button.labelled').first().click();
+  await page.waitForTimeout(50);
+};
 
 const portBusy = { router: { state: 'failed', code: 'portBusy', words: 'port 18787 is used by node', port: 18_787, holder: 'node' } };
 
@@ -29,11 +37,21 @@ export const shots = [
   { name: 'onboarding-1', page: 'onboarding', facts: { firstRun: true } },
   ...[2, 3, 4, 5].map((step) => ({ name: `onboarding-${step}`, page: 'onboarding', facts: { firstRun: true }, step })),
   { name: 'onboarding-2-none', page: 'onboarding', snapshot: 'none', facts: { firstRun: true }, step: 2 },
+  { name: 'onboarding-3-advanced', page: 'onboarding', facts: { firstRun: true }, step: 3, then: async (page) => page.locator('summary').click() },
+  { name: 'onboarding-3-busy', page: 'onboarding', snapshot: 'port-busy', facts: { firstRun: true, ...portBusy }, step: 3 },
+  { name: 'onboarding-3-no-tailscale', page: 'onboarding', facts: { firstRun: true }, step: 3, answers: {
+      settings: { ...answers.settings, host: '127.0.0.1' },
+      addresses: { ...answers.addresses, candidates: answers.addresses.candidates.filter(({ kind }) => kind !== 'tailscale') },
+    } },
+  { name: 'onboarding-4-checking', page: 'onboarding', facts: { firstRun: true }, step: 4, answers: { test: 'never' } },
   { name: 'onboarding-4-failed', page: 'onboarding', facts: { firstRun: true }, step: 4, answers: { test: [
       { step: 'listen', ok: true, words: '' },
       { step: 'ping', ok: true, words: '' },
-      { step: 'upstream', ok: false, words: 'api.anthropic.com could not be reached: no route to host' },
+      { step: 'upstream', ok: false, words: 'the router could not ask Anthropic: unreachable' },
     ] } },
+  { name: 'onboarding-5-waiting', page: 'onboarding', facts: { firstRun: true }, step: 5, then: copyBlock },
+  { name: 'onboarding-5-token', page: 'onboarding', facts: { firstRun: true }, step: 5, then: async (page) => page.getByText('It has no login').or(page.getByText('로그인이 없어요')).click() },
+  { name: 'onboarding-5-connected', page: 'onboarding', facts: { firstRun: true }, step: 5, follow: 'connected' },
   ...['general', 'accounts', 'routing', 'devices', 'network', 'notifications', 'privacy', 'about'].map((section) => ({
     name: `settings-${section}`, page: 'settings', hash: section, snapshot: section === 'devices' ? 'connected' : 'five',
   })),

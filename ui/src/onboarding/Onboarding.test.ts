@@ -2,6 +2,7 @@ import { fireEvent, render, screen } from '@testing-library/svelte';
 import { tick } from 'svelte';
 import { expect, test } from 'vitest';
 
+import { live } from '../lib/live.svelte';
 import { said, saidOf, show } from '../testing/shell';
 import { snapshot, type State } from '../testing/snapshots';
 import Onboarding from './Onboarding.svelte';
@@ -108,6 +109,44 @@ test('a network that is not there cannot be chosen', async () => {
   await open('five', 3);
   expect(screen.getByRole('radio', { name: /This local network/ })).toHaveProperty('disabled', true);
   expect((screen.getByRole('radio', { name: /My Tailscale devices/ }) as HTMLInputElement).checked).toBe(true);
+});
+
+test('a network without encryption looks like one, and macOS is named where it asks', async () => {
+  const lan = { kind: 'lan', ip: '192.168.0.12', interface: 'en0' };
+  await open('five', 3, { addresses: { candidates: [...world.addresses.candidates, lan] } });
+  const row = screen.getByRole('radio', { name: /This local network/ }).closest('label');
+  expect(row?.textContent).toMatch(/Not encrypted\.\s+macOS may ask/);
+  expect(row?.querySelector('svg')).not.toBeNull();
+});
+
+test('a port that the router has is free; one that another program has is solved on the spot', async () => {
+  await open('five', 3);
+  expect(document.body.textContent).toContain('Port 18787 is free');
+  await live.know({ ...live.facts!, router: { state: 'failed', code: 'portBusy', words: '', port: 18_787, holder: 'node' } });
+  await tick();
+  expect(document.querySelector('details')?.open).toBe(true);
+  expect(document.body.textContent).toContain('Port 18787 is used by “node”');
+  screen.getByRole('button', { name: 'Use 18788' }).click();
+  await go();
+  expect(saidOf('set').at(-1)).toEqual({ verb: 'set', key: 'port', value: 18_788 });
+});
+
+test('the device key that Anthropic sees is named, and so is a way without encryption', async () => {
+  await open('five', 5);
+  expect(document.body.textContent).toContain('Anthropic sees the device key once per start.');
+  const own = screen.getByRole('radio', { name: /It has its own Claude login/ }).closest('label');
+  expect(own?.textContent).not.toContain('Not encrypted.');
+  live.show({ ...snapshot('five'), address: '192.168.0.12:18787' });
+  await tick();
+  expect(own?.textContent).toContain('Not encrypted.');
+});
+
+test('a device without a name is called what the empty field says', async () => {
+  await open('five', 5, { addDevice: { id: 'd9', name: 'New device', key: 'rk-0' } });
+  expect(screen.getByRole('textbox').getAttribute('placeholder')).toBe('New device');
+  screen.getByRole('button', { name: 'Copy' }).click();
+  await settled();
+  expect(saidOf('addDevice')).toEqual([{ verb: 'addDevice', name: 'New device' }]);
 });
 
 test('a choice that is refused keeps the step and says why', async () => {

@@ -26,7 +26,7 @@ test('the language changes at once', async () => {
 
 test('open at login shows what the system says, not what was wished', async () => {
   await open('general', { launch_at_login: { state: 'needsApproval' } });
-  const item = screen.getByRole('switch', { name: 'Open at login' }) as HTMLInputElement;
+  const item = screen.getByRole('switch', { name: 'Open when I log in to this Mac' }) as HTMLInputElement;
   expect(item.checked).toBe(false);
   screen.getByRole('button', { name: 'Open Login Items' }).click();
   expect(said).toEqual([{ invoke: 'open_link', link: 'loginItems' }]);
