@@ -1,5 +1,5 @@
 // Every screen in every state, as a list: what is photographed, and what is looked at for barriers.
-import { answers } from './shell.mjs';
+import { answers, snapshots } from './shell.mjs';
 
 const states = ['first-load', 'none', 'one', 'three', 'five', 'six', 'all-resting', 'paused', 'draining', 'needs-login', 'needs-permission', 'throttled', 'offline', 'port-busy', 'address-gone', 'settings-refused', 'korean-long-names'];
 
@@ -10,6 +10,16 @@ const copyBlock = async (page) => {
 };
 
 const portBusy = { router: { state: 'failed', code: 'portBusy', words: 'port 18787 is used by node', port: 18_787, holder: 'node' } };
+
+/** Five accounts of which two were read: one from the Keychain, one from its file. */
+const read = {
+  ...snapshots.five,
+  seats: snapshots.five.seats.map((seat, index) => (index === 0 ? { ...seat, dirs: ['/Users/owner/.claude'] } : seat)),
+  reads: [
+    { what: '/Users/owner/.claude-1/.credentials.json', when: snapshots.five.now - 74_000, why: 'first' },
+    { what: 'Keychain item Claude Code-credentials', when: snapshots.five.now - 14_400, why: 'renewal' },
+  ],
+};
 
 /** Each: a name, how to open it, what to do then. */
 export const shots = [
@@ -53,8 +63,20 @@ export const shots = [
   { name: 'onboarding-5-token', page: 'onboarding', facts: { firstRun: true }, step: 5, then: async (page) => page.getByText('It has no login').or(page.getByText('로그인이 없어요')).click() },
   { name: 'onboarding-5-connected', page: 'onboarding', facts: { firstRun: true }, step: 5, follow: 'connected' },
   ...['general', 'accounts', 'routing', 'devices', 'network', 'notifications', 'privacy', 'about'].map((section) => ({
-    name: `settings-${section}`, page: 'settings', hash: section, snapshot: section === 'devices' ? 'connected' : 'five',
+    name: `settings-${section}`, page: 'settings', hash: section,
+    snapshot: section === 'devices' ? 'connected' : section === 'privacy' ? read : 'five',
   })),
+  { name: 'settings-accounts-logins', page: 'settings', hash: 'accounts', then: (page) => page.locator('main code').scrollIntoViewIfNeeded() },
+  { name: 'settings-devices-accounts', page: 'settings', hash: 'devices', snapshot: 'connected', then: (page) => page.getByRole('button', { name: /^(Accounts|계정)…/ }).first().click() },
+  { name: 'settings-devices-revoke', page: 'settings', hash: 'devices', snapshot: 'connected', then: (page) => page.getByRole('button', { name: /dev-box$/ }).click() },
+  ...['loopback', 'lan'].map((kind) => ({
+    name: `settings-network-to-${kind}`, page: 'settings', hash: 'network', then: (page) => page.locator(`input[value=${kind}]`).click(),
+  })),
+  { name: 'settings-network-refused', page: 'settings', hash: 'network', then: async (page) => {
+      await page.evaluate(() => (globalThis.__shell.refusals.set = { code: 'badValue', message: '`proxy` is not accepted' }));
+      await page.getByRole('textbox').fill('proxy.example.test');
+      await page.getByRole('textbox').press('Tab');
+    } },
 ];
 
 /** Brings an opened page into the state of its shot. */

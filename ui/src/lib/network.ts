@@ -25,6 +25,19 @@ export function hostsOf(kind: Kind, addresses: Address[]): string[] {
   return kind === 'loopback' || !address ? [LOOPBACK] : [LOOPBACK, address.ip];
 }
 
+/** What a change does that reaches further than this machine. */
+export type Effect = 'opens' | 'cutsOff' | 'moves';
+
+/** The effects of going `from` one choice `to` another, where `others` devices have keys: those that are asked about. */
+export function effects(from: Kind | null, to: Kind, others: number): Effect[] {
+  if (from === to) return [];
+  const leaves = from !== 'loopback' && others > 0;
+  return [
+    ...(to === 'lan' ? (['opens'] as const) : []),
+    ...(leaves ? ([to === 'loopback' ? 'cutsOff' : 'moves'] as const) : []),
+  ];
+}
+
 /** The choice that the settings amount to; none of them if they were written by hand otherwise. */
 export function kindOf(hosts: string[], addresses: Address[]): Kind | null {
   const kinds = hosts.map((host) =>
