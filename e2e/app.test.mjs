@@ -211,9 +211,9 @@ test("start at login is the system's own entry, switched in the settings", async
   const entry = join(desk.environment.XDG_CONFIG_HOME, "autostart/io.github.choiyounggi.claude-proxy-router.desktop");
   assert(!existsSync(entry));
   await page.window("settings");
-  await page.press("Open at login");
+  await page.press("Open when I log in to this computer");
   await until("the entry is there", () => existsSync(entry));
-  await page.press("Open at login");
+  await page.press("Open when I log in to this computer");
   await until("the entry is gone", () => !existsSync(entry));
 });
 

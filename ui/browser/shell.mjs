@@ -104,7 +104,7 @@ export const answers = {
     port: 18_787,
     limitPct: 100,
     tokenRefresh: true,
-    routing: 'headroom',
+    routing: 'price',
     holdS: 0,
     historyDays: 7,
     proxy: null,
@@ -154,6 +154,7 @@ function standIn({ snapshot, facts, answers, theme }) {
     crash_report: () => 'thread panicked',
     command: ({ command }) => {
       if (command.verb === 'set' && command.key.startsWith('app.')) return null;
+      if (answers[command.verb] === 'never') return new Promise(() => {});
       if (command.verb === 'connect') return { block: answers.connect[command.mode][command.form].replace('KEY', command.key), url: '' };
       if (command.verb === 'requests' && command.device) return answers.requests.filter((one) => command.device === 'd4' || one.device === snapshot.devices.find((device) => device.id === command.device)?.name).slice(0, command.limit);
       if (command.verb === 'requests' && command.seat) return answers.requests.filter((one) => one.seat === snapshot.seats.find((seat) => seat.id === command.seat)?.label);

@@ -1,7 +1,25 @@
 // Every screen in every state, as a list: what is photographed, and what is looked at for barriers.
+import { answers, snapshots } from './shell.mjs';
+
 const states = ['first-load', 'none', 'one', 'three', 'five', 'six', 'all-resting', 'paused', 'draining', 'needs-login', 'needs-permission', 'throttled', 'offline', 'port-busy', 'address-gone', 'settings-refused', 'korean-long-names'];
 
+const copyBlock = async (page) => {
+  await page.getByRole('textbox').fill('MacBook Air');
+  await page.locator('button.labelled').first().click();
+  await page.waitForTimeout(50);
+};
+
 const portBusy = { router: { state: 'failed', code: 'portBusy', words: 'port 18787 is used by node', port: 18_787, holder: 'node' } };
+
+/** Five accounts of which two were read: one from the Keychain, one from its file. */
+const read = {
+  ...snapshots.five,
+  seats: snapshots.five.seats.map((seat, index) => (index === 0 ? { ...seat, dirs: ['/Users/owner/.claude'] } : seat)),
+  reads: [
+    { what: '/Users/owner/.claude-1/.credentials.json', when: snapshots.five.now - 74_000, why: 'first' },
+    { what: 'Keychain item Claude Code-credentials', when: snapshots.five.now - 14_400, why: 'renewal' },
+  ],
+};
 
 /** Each: a name, how to open it, what to do then. */
 export const shots = [
@@ -29,14 +47,36 @@ export const shots = [
   { name: 'onboarding-1', page: 'onboarding', facts: { firstRun: true } },
   ...[2, 3, 4, 5].map((step) => ({ name: `onboarding-${step}`, page: 'onboarding', facts: { firstRun: true }, step })),
   { name: 'onboarding-2-none', page: 'onboarding', snapshot: 'none', facts: { firstRun: true }, step: 2 },
+  { name: 'onboarding-3-advanced', page: 'onboarding', facts: { firstRun: true }, step: 3, then: async (page) => page.locator('summary').click() },
+  { name: 'onboarding-3-busy', page: 'onboarding', snapshot: 'port-busy', facts: { firstRun: true, ...portBusy }, step: 3 },
+  { name: 'onboarding-3-no-tailscale', page: 'onboarding', facts: { firstRun: true }, step: 3, answers: {
+      settings: { ...answers.settings, host: '127.0.0.1' },
+      addresses: { ...answers.addresses, candidates: answers.addresses.candidates.filter(({ kind }) => kind !== 'tailscale') },
+    } },
+  { name: 'onboarding-4-checking', page: 'onboarding', facts: { firstRun: true }, step: 4, answers: { test: 'never' } },
   { name: 'onboarding-4-failed', page: 'onboarding', facts: { firstRun: true }, step: 4, answers: { test: [
       { step: 'listen', ok: true, words: '' },
       { step: 'ping', ok: true, words: '' },
-      { step: 'upstream', ok: false, words: 'api.anthropic.com could not be reached: no route to host' },
+      { step: 'upstream', ok: false, words: 'the router could not ask Anthropic: unreachable' },
     ] } },
+  { name: 'onboarding-5-waiting', page: 'onboarding', facts: { firstRun: true }, step: 5, then: copyBlock },
+  { name: 'onboarding-5-token', page: 'onboarding', facts: { firstRun: true }, step: 5, then: async (page) => page.getByText('It has no login').or(page.getByText('로그인이 없어요')).click() },
+  { name: 'onboarding-5-connected', page: 'onboarding', facts: { firstRun: true }, step: 5, follow: 'connected' },
   ...['general', 'accounts', 'routing', 'devices', 'network', 'notifications', 'privacy', 'about'].map((section) => ({
-    name: `settings-${section}`, page: 'settings', hash: section, snapshot: section === 'devices' ? 'connected' : 'five',
+    name: `settings-${section}`, page: 'settings', hash: section,
+    snapshot: section === 'devices' ? 'connected' : section === 'privacy' ? read : 'five',
   })),
+  { name: 'settings-accounts-logins', page: 'settings', hash: 'accounts', then: (page) => page.locator('main code').scrollIntoViewIfNeeded() },
+  { name: 'settings-devices-accounts', page: 'settings', hash: 'devices', snapshot: 'connected', then: (page) => page.getByRole('button', { name: /^(Accounts|계정)…/ }).first().click() },
+  { name: 'settings-devices-revoke', page: 'settings', hash: 'devices', snapshot: 'connected', then: (page) => page.getByRole('button', { name: /dev-box$/ }).click() },
+  ...['loopback', 'lan'].map((kind) => ({
+    name: `settings-network-to-${kind}`, page: 'settings', hash: 'network', then: (page) => page.locator(`input[value=${kind}]`).click(),
+  })),
+  { name: 'settings-network-refused', page: 'settings', hash: 'network', then: async (page) => {
+      await page.evaluate(() => (globalThis.__shell.refusals.set = { code: 'badValue', message: '`proxy` is not accepted' }));
+      await page.getByRole('textbox').fill('proxy.example.test');
+      await page.getByRole('textbox').press('Tab');
+    } },
 ];
 
 /** Brings an opened page into the state of its shot. */

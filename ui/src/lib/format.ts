@@ -84,7 +84,8 @@ export function hour(at: number, style: Style): string {
 export const weekday = (at: number, style: Style, length: 'short' | 'long' = 'short') =>
   format(style, { weekday: length }).format(at * 1_000);
 
-const date = (at: number, style: Style) => format(style, { month: 'short', day: 'numeric' }).format(at * 1_000);
+/** The day of the year: `Oct 3`. */
+export const date = (at: number, style: Style) => format(style, { month: 'short', day: 'numeric' }).format(at * 1_000);
 
 const day = (at: number, style: Style) =>
   format({ ...style, language: 'en' }, { year: 'numeric', month: '2-digit', day: '2-digit' }).format(at * 1_000);

@@ -72,6 +72,8 @@ export const percent = (basisPoints: number | null | undefined) => format.percen
 export const time = (at: number) => format.time(at > live.now ? format.minute(at) : at, live.style);
 /** A moment, with its day if it is not today. */
 export const moment = (at: number) => format.moment(at, live.now, live.style);
+/** The day of the year. */
+export const date = (at: number) => format.date(at, live.style);
 /** A moment within a sentence. */
 export const momentInWords = (at: number) => 
   format.moment(at, live.now, live.style, live.style.language === 'ko' ? 'long' : 'short');

@@ -1,6 +1,6 @@
 // The settings as they are in force. Each change is made at once; what was refused is said, and the old value stays.
 
-import { say, sentence } from '../lib/ipc';
+import { say, sentence, type Refused } from '../lib/ipc';
 import type { Settings } from '../lib/verbs';
 
 export class Choices {
@@ -24,6 +24,17 @@ export class Choices {
     const before = this.all;
     if (before) this.all = { ...before, [key]: value };
     return this.do(say({ verb: 'set', key, value }), () => (this.all = before));
+  }
+
+  /** Sets one of them for a field that says itself what was wrong: answers how it was refused, if it was. */
+  async attempt<Name extends keyof Settings>(key: Name, value: Settings[Name]): Promise<Refused | null> {
+    try {
+      await say({ verb: 'set', key, value });
+      if (this.all) this.all = { ...this.all, [key]: value };
+      return null;
+    } catch (error) {
+      return error as Refused;
+    }
   }
 
   /** Waits for what was said, and keeps what went wrong. */
