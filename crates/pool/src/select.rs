@@ -142,8 +142,10 @@ pub(crate) fn select<'a>(
     };
 
     let mut ranking = Ranking::new(terms);
+    let mut with_room = 0;
     for account in accounts.values().filter(may).filter(untried) {
         if let Ok(tier) = stands(account) {
+            with_room += u32::from(matches!(tier, Tier::Ready | Tier::Braked));
             ranking.offer(account, tier);
         }
     }
@@ -157,7 +159,7 @@ pub(crate) fn select<'a>(
         _ if request.owner.is_some() && !gone => Reason::OwnsId,
         (_, Ground::Stays) => Reason::SameConversation,
         (Tier::NearlyFull | Tier::Marked, _) => Reason::LeastFull,
-        (Tier::Ready | Tier::Braked, _) if accounts.len() == 1 => Reason::OnlyOne,
+        (Tier::Ready | Tier::Braked, _) if with_room == 1 => Reason::OnlyOne,
         (Tier::Ready | Tier::Braked, ground) => match ground {
             Ground::Stays => Reason::SameConversation,
             Ground::MostRoom => Reason::MostRoom,
