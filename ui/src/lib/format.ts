@@ -134,7 +134,7 @@ const letters = (text: string) => [...text].reduce((sum, letter) => sum + (lette
 
 /** `address` as far as it fits on a line of `room` letters beside `title`; nothing where only a stump would be left. */
 export function addressBeside(title: string, address: string, room = 47): string {
-  const most = Math.floor(room - letters(title));
+  const most = Math.floor((room - letters(title)) * 0.96);
   return most < Math.min(address.length, 14) ? '' : middle(address, most);
 }
 

@@ -30,7 +30,7 @@ export type Act =
   | { do: 'openTailscale' }
   | { do: 'takeOver' }
   | { do: 'retry' }
-  | { do: 'settings'; section?: string }
+  | { do: 'settings' }
   | { do: 'copyReport' }
   | { do: 'dismiss' }
   | { do: 'menuBar' };
