@@ -179,7 +179,8 @@ test("an account is drained on its page: it finishes, and takes nothing new", as
 
 test("the settings open from the panel, and the order of accounts is changed there", async () => {
   await page.window("panel");
-  await page.press("Settings");
+  await page.press("Menu");
+  await page.press("Settings…");
   await page.window("settings");
   await page.press("Accounts");
   await page.says("h1", "Accounts");

@@ -40,6 +40,7 @@ test("GU-06: the service goes before the app, which says so and takes its place 
   await page.window("panel");
   await page.says("[data-testid=status]", "service");
   assert.equal(service.child.exitCode, null);
+  await page.press("Stop it…");
   await page.press("Stop it and start here");
   assert.equal(await service.ended, 0, service.output);
   await page.says("[data-testid=status]", "Routing");

@@ -73,12 +73,12 @@ const said = (page) => page.evaluate(() => globalThis.__shell.said.filter((one) 
 await check('keyboard: the panel', () =>
   at({ page: 'panel', snapshot: 'five' }, {}, async (page) => {
     const walk = [];
-    for (let step = 0; step < 14; step += 1) {
+    for (let step = 0; step < 15; step += 1) {
       await page.keyboard.press('Tab');
       walk.push(await focused(page));
     }
     assert.match(walk[0], /Copy the router/);
-    assert.ok(walk.some((name) => /^Home/.test(name)) && walk.some((name) => /^Allow…/.test(name)) && walk.includes('Settings'), walk.join(' | '));
+    assert.ok(walk.some((name) => /^Home/.test(name)) && walk.some((name) => /^Allow…/.test(name)) && walk.includes('Menu'), walk.join(' | '));
     // Every stop is seen to be one.
     const ring = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
     assert.notEqual(ring, 'none');
@@ -122,6 +122,34 @@ await check('keyboard: settings', () =>
     for (let stop = 0; (await page.evaluate(() => document.activeElement?.role ?? document.activeElement?.getAttribute('role'))) !== 'switch' && stop < 12; stop += 1) await page.keyboard.press('Tab');
     await page.keyboard.press('Space');
     assert.equal((await said(page)).at(-1).key, 'app.notify');
+  }),
+);
+
+await check('digits stand in columns, as it is built', async () => {
+  for (const name of ['panel', 'settings', 'onboarding', 'connect', 'activity']) {
+    await at({ page: name }, {}, async (page) => {
+      const widths = await page.evaluate(() => {
+        const line = document.body.appendChild(document.createElement('span'));
+        return ['1111', '8888'].map((text) => ((line.textContent = text), line.getBoundingClientRect().width));
+      });
+      assert.equal(widths[0], widths[1], name);
+    });
+  }
+});
+
+await check('keyboard: the menu', () =>
+  at({ page: 'panel' }, {}, async (page) => {
+    await page.getByRole('button', { name: 'Menu' }).focus();
+    await page.keyboard.press('Enter');
+    assert.equal(await focused(page), 'Pause routing');
+    await page.keyboard.press('ArrowDown');
+    assert.equal(await focused(page), 'Settings…');
+    await page.keyboard.press('Escape');
+    assert.equal(await focused(page), 'Menu');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('End');
+    await page.keyboard.press('Enter');
+    assert.equal((await said(page)).at(-1).invoke, 'quit');
   }),
 );
 

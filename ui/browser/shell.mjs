@@ -43,25 +43,25 @@ const NOW = snapshots.five.now;
 const MINUTE = 60;
 const LABELS = snapshots.five.seats.map((seat) => seat.label);
 const DEVICES = Object.fromEntries(snapshots.five.devices.map((device) => [device.id, device.name]));
-const WORDS = { sameConversation: 'same conversation', mostRoom: 'most room', instead: 'took over', onlyOne: 'only seat' };
+const WORDS = { sameConversation: 'same conversation', spare: 'room to spare this week', instead: 'took over', onlyOne: 'only seat' };
 
 /** The day's requests, as the log tells them; times are the snapshots'. */
 const requests = [
   ['d1', 'claude-opus-5-5', 0, 'sameConversation', 200, 48_200, 1_100, 2_140, 0, 12],
-  ['d2', 'claude-sonnet-5', 0, 'mostRoom', 200, 12_600, 400, 980, 0, 29],
+  ['d2', 'claude-sonnet-5', 0, 'spare', 200, 12_600, 400, 980, 0, 29],
   ['d1', 'claude-opus-5-5', 0, 'instead', 200, 47_900, 2_300, 3_415, 1, 63],
   ['d1', 'claude-opus-5-5', 2, 'sameConversation', 429, null, null, 212, 0, 65],
-  ['d3', 'claude-haiku-5', 1, 'mostRoom', 200, 3_100, 200, 640, 0, 170],
+  ['d3', 'claude-haiku-5', 1, 'spare', 200, 3_100, 200, 640, 0, 170],
   ['d1', 'claude-fable-5', 0, 'onlyOne', 200, 61_000, 3_800, 5_120, 0, 238],
   ['d2', 'claude-sonnet-5', 2, 'sameConversation', 200, 22_400, 900, 1_760, 0, 321],
   ['d3', 'claude-haiku-5', 1, 'sameConversation', 200, 3_400, 100, 702, 0, 408],
   // The rest of the day, seat by seat: from so many minutes ago to so many.
-  ...[[2, 174, 8], [1, 114, 92], [1, 320, 178], [4, 334, 323], [2, 1_038, 990], [1, 1_237, 1_042], [0, 1_430, 1_241]].flatMap(([order, from, to]) =>
-    Array.from({ length: Math.ceil((from - to) / 9) }, (_, index) => [
-      ['d1', 'd1', 'd1', 'd2', 'd3'][index % 5], 'claude-opus-5-5', order, 'sameConversation', 200, 40_000 + index * 100, 900, 2_000 + index, 0, (to + index * 9) * MINUTE,
+  ...[[2, 174, 8], [0, 600, 480], [1, 114, 92], [1, 320, 178], [4, 334, 323], [2, 1_038, 990], [1, 1_237, 1_042], [0, 1_430, 1_241]].flatMap(([order, from, to]) =>
+    Array.from({ length: Math.ceil((from - to) / 2) }, (_, index) => [
+      ['d1', 'd1', 'd1', 'd2', 'd3'][index % 5], 'claude-opus-5-5', order, 'sameConversation', 200, 40_000 + index * 100, 900, 2_000 + index, 0, (to + index * 2) * MINUTE,
     ]),
   ),
-].map(([device, model, order, why, status, tokensIn, tokensOut, ms, retries, ago], index) => ({
+].sort((one, other) => one.at(-1) - other.at(-1)).map(([device, model, order, why, status, tokensIn, tokensOut, ms, retries, ago], index) => ({
   number: 1_000 - index,
   at: NOW - ago,
   device: DEVICES[device],
@@ -75,16 +75,16 @@ const requests = [
   wholeMs: ms,
   end: 'whole',
   retries,
-  attempts: [],
+  attempts: retries === 0 ? [] : [{ seat: LABELS[2], reason: WORDS.sameConversation, status: 429, cameOfIt: '5-hour limit reached' }],
 }));
 
 const switches = [
-  { at: NOW - 2 * MINUTE, from: LABELS[2], to: LABELS[0], cause: 'limit', words: '' },
-  { at: NOW - 176 * MINUTE, from: LABELS[1], to: LABELS[2], cause: 'unreachable' },
-  { at: NOW - 322 * MINUTE, from: LABELS[4], to: LABELS[1], cause: 'token' },
-  { at: NOW - 1_040 * MINUTE, from: LABELS[1], to: LABELS[2], cause: 'manual' },
-  { at: NOW - 1_239 * MINUTE, from: LABELS[0], to: LABELS[1], cause: 'limit', words: '' },
-];
+  { at: NOW - 2 * MINUTE, from: LABELS[2], to: LABELS[0], cause: 'limit', words: '5-hour limit reached' },
+  { at: NOW - 176 * MINUTE, from: LABELS[1], to: LABELS[2], cause: 'unreachable', words: '' },
+  { at: NOW - 322 * MINUTE, from: LABELS[4], to: LABELS[1], cause: 'token', words: '' },
+  { at: NOW - 1_040 * MINUTE, from: LABELS[1], to: LABELS[2], cause: 'manual', words: '' },
+  { at: NOW - 1_239 * MINUTE, from: LABELS[0], to: LABELS[1], cause: 'limit', words: '5-hour limit reached' },
+].map((event) => ({ ...event, request: requests.findLast((one) => one.seat === event.to && one.at >= event.at - MINUTE)?.number ?? 0 }));
 
 const usage = [0, 2, 5, 6, 6, 12, 18, 18, 22, 24, 24, 26, 26, 30, 38, 49, 49, 57].map((percent, index, all) => ({
   at: NOW - Math.round((all.length - index) * 0.29 * 86_400),
@@ -94,6 +94,8 @@ const usage = [0, 2, 5, 6, 6, 12, 18, 18, 22, 24, 24, 26, 26, 30, 38, 49, 49, 57
 
 export const answers = {
   requests,
+  // A new device's own, which nothing came before.
+  first: [{ ...requests[1], device: 'MacBook Air', model: 'claude-opus-5-5' }],
   switches,
   usageHistory: usage,
   tokens: [
@@ -126,14 +128,14 @@ export const answers = {
   ],
   connect: {
     login: {
-      shell: "export ANTHROPIC_BASE_URL=http://mini.tail1234.ts.net:18787\nexport ANTHROPIC_CUSTOM_HEADERS='x-router-key: KEY'\nexport ENABLE_TOOL_SEARCH=true\n",
-      settings: '{\n  "env": {\n    "ANTHROPIC_BASE_URL": "http://mini.tail1234.ts.net:18787",\n    "ANTHROPIC_CUSTOM_HEADERS": "x-router-key: KEY",\n    "ENABLE_TOOL_SEARCH": "true"\n  }\n}\n',
-      vscode: '{\n  "claudeCode.environmentVariables": [\n    {\n      "name": "ANTHROPIC_BASE_URL",\n      "value": "http://mini.tail1234.ts.net:18787"\n    },\n    {\n      "name": "ANTHROPIC_CUSTOM_HEADERS",\n      "value": "x-router-key: KEY"\n    }\n  ]\n}\n',
+      shell: "export ANTHROPIC_BASE_URL=http://100.84.12.1:18787\nexport ANTHROPIC_CUSTOM_HEADERS='x-router-key: KEY'\nexport ENABLE_TOOL_SEARCH=true\n",
+      settings: '{\n  "env": {\n    "ANTHROPIC_BASE_URL": "http://100.84.12.1:18787",\n    "ANTHROPIC_CUSTOM_HEADERS": "x-router-key: KEY",\n    "ENABLE_TOOL_SEARCH": "true"\n  }\n}\n',
+      vscode: '{\n  "claudeCode.environmentVariables": [\n    {\n      "name": "ANTHROPIC_BASE_URL",\n      "value": "http://100.84.12.1:18787"\n    },\n    {\n      "name": "ANTHROPIC_CUSTOM_HEADERS",\n      "value": "x-router-key: KEY"\n    }\n  ]\n}\n',
     },
     token: {
-      shell: 'export ANTHROPIC_BASE_URL=http://mini.tail1234.ts.net:18787\nexport ANTHROPIC_AUTH_TOKEN=KEY\nexport ENABLE_PROMPT_CACHING_1H=1\nexport ENABLE_TOOL_SEARCH=true\n',
-      settings: '{\n  "env": {\n    "ANTHROPIC_AUTH_TOKEN": "KEY",\n    "ANTHROPIC_BASE_URL": "http://mini.tail1234.ts.net:18787",\n    "ENABLE_PROMPT_CACHING_1H": "1",\n    "ENABLE_TOOL_SEARCH": "true"\n  }\n}\n',
-      vscode: '{\n  "claudeCode.environmentVariables": [\n    {\n      "name": "ANTHROPIC_BASE_URL",\n      "value": "http://mini.tail1234.ts.net:18787"\n    },\n    {\n      "name": "ANTHROPIC_AUTH_TOKEN",\n      "value": "KEY"\n    }\n  ]\n}\n',
+      shell: 'export ANTHROPIC_BASE_URL=http://100.84.12.1:18787\nexport ANTHROPIC_AUTH_TOKEN=KEY\nexport ENABLE_PROMPT_CACHING_1H=1\nexport ENABLE_TOOL_SEARCH=true\n',
+      settings: '{\n  "env": {\n    "ANTHROPIC_AUTH_TOKEN": "KEY",\n    "ANTHROPIC_BASE_URL": "http://100.84.12.1:18787",\n    "ENABLE_PROMPT_CACHING_1H": "1",\n    "ENABLE_TOOL_SEARCH": "true"\n  }\n}\n',
+      vscode: '{\n  "claudeCode.environmentVariables": [\n    {\n      "name": "ANTHROPIC_BASE_URL",\n      "value": "http://100.84.12.1:18787"\n    },\n    {\n      "name": "ANTHROPIC_AUTH_TOKEN",\n      "value": "KEY"\n    }\n  ]\n}\n',
     },
   },
   addDevice: { id: 'd4', name: 'MacBook Air', key: 'rk-0123456789abcdef3fQ9' },
@@ -156,7 +158,8 @@ function standIn({ snapshot, facts, answers, theme }) {
       if (command.verb === 'set' && command.key.startsWith('app.')) return null;
       if (answers[command.verb] === 'never') return new Promise(() => {});
       if (command.verb === 'connect') return { block: answers.connect[command.mode][command.form].replace('KEY', command.key), url: '' };
-      if (command.verb === 'requests' && command.device) return answers.requests.filter((one) => command.device === 'd4' || one.device === snapshot.devices.find((device) => device.id === command.device)?.name).slice(0, command.limit);
+      if (command.verb === 'requests' && command.device === 'd4') return answers.first;
+      if (command.verb === 'requests' && command.device) return answers.requests.filter((one) => one.device === snapshot.devices.find((device) => device.id === command.device)?.name).slice(0, command.limit);
       if (command.verb === 'requests' && command.seat) return answers.requests.filter((one) => one.seat === snapshot.seats.find((seat) => seat.id === command.seat)?.label);
       return answers[command.verb] ?? null;
     },
@@ -215,6 +218,10 @@ export const SIZES = {
   activity: { width: 860, height: 508 },
 };
 
+/** What somebody named in their language. */
+export const spoken = (what, language) =>
+  language === 'ko' ? JSON.parse(JSON.stringify(what).replaceAll('"This Mac"', '"이 Mac"')) : what;
+
 /** Opens a page in a state. Everything it complains about ends up in `page.complaints`. */
 export async function open(browser, base, options) {
   const { page: name, hash = '', snapshot = 'five', theme = 'light', language = 'en', scale = 1, motion = 'reduce' } = options;
@@ -232,9 +239,9 @@ export async function open(browser, base, options) {
   page.on('console', (message) => ['error', 'warning'].includes(message.type()) && page.complaints.push(message.text()));
   await page.clock.setFixedTime(NOW * 1_000);
   await page.addInitScript(standIn, {
-    snapshot: typeof snapshot === 'string' ? snapshots[snapshot] : snapshot,
+    snapshot: spoken(typeof snapshot === 'string' ? snapshots[snapshot] : snapshot, language),
     facts: { ...facts, language, ...options.facts, preferences: { ...facts.preferences, ...options.preferences } },
-    answers: { ...answers, ...options.answers },
+    answers: spoken({ ...answers, ...options.answers }, language),
     theme: null,
   });
   if (options.before) await page.addInitScript(options.before);

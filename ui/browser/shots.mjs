@@ -1,7 +1,7 @@
 // Every screen in every state, as a list: what is photographed, and what is looked at for barriers.
 import { answers, snapshots } from './shell.mjs';
 
-const states = ['first-load', 'none', 'one', 'three', 'five', 'six', 'all-resting', 'paused', 'draining', 'needs-login', 'needs-permission', 'throttled', 'offline', 'port-busy', 'address-gone', 'settings-refused', 'korean-long-names'];
+const states = ['first-load', 'none', 'one', 'three', 'five', 'six', 'rows', 'all-resting', 'all-paused', 'paused', 'draining', 'needs-login', 'needs-permission', 'throttled', 'offline', 'port-busy', 'address-gone', 'settings-refused', 'korean-long-names'];
 
 const copyBlock = async (page) => {
   await page.getByRole('textbox').fill('MacBook Air');
@@ -29,9 +29,18 @@ export const shots = [
   { name: 'panel-crashed', page: 'panel', snapshot: 'three', facts: { crash: { at: 1_796_133_000 } } },
   { name: 'panel-icon-hidden', page: 'panel', snapshot: 'three', facts: { iconHidden: true } },
   { name: 'panel-held-by-service', page: 'panel', snapshot: 'none', facts: { router: { state: 'heldByService', pid: 4_711 } } },
-  { name: 'panel-names-hidden', page: 'panel', preferences: { hideNames: true } },
+  { name: 'panel-held-asked', page: 'panel', snapshot: 'none', facts: { router: { state: 'heldByService', pid: 4_711 } }, then: async (page) => page.locator('header .buttons button').click() },
+  { name: 'panel-address-gone-asked', page: 'panel', snapshot: 'address-gone', then: async (page) => page.locator('header .buttons button').last().click() },
+  { name: 'panel-menu', page: 'panel', keeps: true, then: async (page) => page.locator('button[aria-haspopup]').click() },
+  { name: 'panel-starting', page: 'panel', snapshot: 'none', facts: { router: { state: 'starting' } } },
+  { name: 'panel-quitting', page: 'panel', facts: { quitting: true } },
+  { name: 'panel-names-hidden', page: 'panel', snapshot: 'unnamed', preferences: { hideNames: true } },
   { name: 'account-detail', page: 'panel', hash: `seat/${encodeURIComponent('acc-0/org-0')}`, size: { width: 360, height: 700 } },
   { name: 'account-detail-resting', page: 'panel', hash: `seat/${encodeURIComponent('acc-2/org-2')}`, size: { width: 360, height: 700 } },
+  { name: 'account-detail-paused', page: 'panel', hash: `seat/${encodeURIComponent('acc-3/org-3')}`, size: { width: 360, height: 700 } },
+  { name: 'account-detail-draining', page: 'panel', snapshot: 'draining', hash: `seat/${encodeURIComponent('acc-1/org-1')}`, size: { width: 360, height: 700 } },
+  { name: 'account-detail-rename', page: 'panel', hash: `seat/${encodeURIComponent('acc-0/org-0')}`, size: { width: 360, height: 700 }, keeps: true, then: async (page) => page.locator('.head .glyph').click() },
+  { name: 'activity-panel-empty', page: 'panel', hash: 'activity', size: { width: 360, height: 700 }, answers: { requests: [], switches: [] } },
   { name: 'activity-panel', page: 'panel', hash: 'activity', size: { width: 360, height: 700 } },
   { name: 'activity', page: 'activity' },
   { name: 'connect', page: 'connect' },
@@ -43,6 +52,8 @@ export const shots = [
   { name: 'connect-done', page: 'connect', follow: 'connected' },
   { name: 'connect-refused', page: 'connect', follow: 'key-refused' },
   { name: 'connect-tailscale-off', page: 'connect', follow: 'address-gone' },
+  { name: 'connect-revoke', page: 'connect', follow: 'connected', after: async (page) => page.locator('dd.key button').click() },
+  { name: 'connect-settings', page: 'connect', then: async (page) => page.getByText('settings.json', { exact: true }).first().click() },
   { name: 'connect-vscode', page: 'connect', then: async (page) => page.getByText('VS Code').click() },
   { name: 'onboarding-1', page: 'onboarding', facts: { firstRun: true } },
   ...[2, 3, 4, 5].map((step) => ({ name: `onboarding-${step}`, page: 'onboarding', facts: { firstRun: true }, step })),
@@ -89,7 +100,9 @@ export async function pose(page, shot, snapshots) {
     await page.evaluate((snapshot) => globalThis.__shell.emit('snapshot', snapshot), snapshots[shot.follow]);
     await page.waitForTimeout(80);
   }
-  await page.evaluate(() => document.activeElement?.blur());
+  if (shot.after) await shot.after(page);
+  // What is about the focus keeps it.
+  if (!shot.keeps) await page.evaluate(() => document.activeElement?.blur());
   await page.waitForTimeout(40);
 }
 

@@ -159,16 +159,20 @@ fn serving(seats: Vec<SeatView>) -> Snapshot {
         started_at: Some(NOW - 3 * DAY),
         listening: vec!["127.0.0.1:18787".into(), "100.84.12.1:18787".into()],
         waiting: Vec::new(),
-        address: Some("mini.tail1234.ts.net:18787".into()),
+        address: Some("100.84.12.1:18787".into()),
         sandbox: false,
         routing: Routing {
-            strategy: "headroom".into(),
+            strategy: "price".into(),
             paused: false,
         },
         next: match id(0) {
             Some(seat) => Next::Seat {
                 seat,
-                why: if seats.len() == 1 { Why::OnlyOne } else { Why::MostRoom },
+                why: if seats.len() == 1 {
+                    Why::OnlyOne
+                } else {
+                    Why::RoomToSpare
+                },
             },
             None => nobody(Nobody::NoSeat),
         },
@@ -285,14 +289,83 @@ fn six() -> Snapshot {
     };
     let mut over_limit = ready(5, "Spare", "Pro", 52);
     over_limit.reserve_percent = 30;
-    serving(vec![
+    let seats = vec![
         work(),
         home(),
         ready(2, "Studio", "Max 5x", 12),
         ready(3, "Night shift", "Max 5x", 20),
         ready(4, "Travel", "Pro", 31),
         over_limit,
-    ])
+    ];
+    Snapshot {
+        switches: vec![switch(&seats[2], &seats[0], Cause::Room, NOW - 2 * MINUTE)],
+        ..serving(seats)
+    }
+}
+
+fn switch(from: &SeatView, to: &SeatView, cause: Cause, at: i64) -> Switch {
+    Switch {
+        at,
+        from: Some(from.id.clone()),
+        to: Some(to.id.clone()),
+        cause,
+        limit: None,
+    }
+}
+
+/// Rows that no other state has: over an even pace, in reserve, the week the tightest, resting for another reason.
+fn rows() -> Snapshot {
+    let mut kept = seat(
+        2,
+        "In reserve",
+        "Personal",
+        "Pro",
+        vec![five_hour(22, HOUR), weekly(81)],
+    );
+    kept.reserve_percent = 20;
+    let mut failing = seat(4, "Unsteady", "Personal", "Pro", vec![five_hour(8, HOUR), weekly(12)]);
+    failing.state = SeatState::Resting {
+        limit: None,
+        cause: RestCause::Faults,
+        until: NOW + 4 * MINUTE,
+    };
+    let seats = vec![
+        work(),
+        seat(
+            1,
+            "Over pace",
+            "Personal",
+            "Max 5x",
+            vec![five_hour(88, 2 * HOUR), weekly(40)],
+        ),
+        kept,
+        seat(
+            3,
+            "Week first",
+            "Personal",
+            "Max 5x",
+            vec![five_hour(5, 3 * HOUR), weekly(72)],
+        ),
+        failing,
+    ];
+    Snapshot {
+        switches: vec![switch(&seats[4], &seats[0], Cause::Unreachable, NOW - 9 * MINUTE)],
+        ..serving(seats)
+    }
+}
+
+fn all_paused() -> Snapshot {
+    let pause = |seat: SeatView| SeatView {
+        state: SeatState::Paused,
+        ..seat
+    };
+    let seats = vec![pause(work()), pause(home()), lab()];
+    Snapshot {
+        next: nobody(Nobody::Paused),
+        forecast: unknown(),
+        switches: Vec::new(),
+        ..serving(seats)
+    }
 }
 
 fn all_resting() -> Snapshot {
@@ -365,7 +438,10 @@ fn needs_login() -> Snapshot {
         ),
         in_state(seat(5, "Studio", "Personal", "Pro", Vec::new()), SeatState::Renewing),
     ];
-    serving(seats)
+    Snapshot {
+        switches: vec![switch(&seats[2], &seats[0], Cause::Token, NOW - HOUR)],
+        ..serving(seats)
+    }
 }
 
 fn needs_permission() -> Snapshot {
@@ -449,7 +525,7 @@ fn settings_refused() -> Snapshot {
     let mut snapshot = three();
     snapshot.problems = vec![problem(
         ProblemKind::SettingsRefused,
-        "`limitPct` must be from 1 to 100",
+        "`limitPct` must be a number from 1 to 100",
         None,
         None,
     )];
@@ -481,6 +557,14 @@ fn connected() -> Snapshot {
     snapshot
 }
 
+fn unnamed() -> Snapshot {
+    let mut snapshot = five();
+    for seat in &mut snapshot.seats[..3] {
+        seat.name = None;
+    }
+    snapshot
+}
+
 fn korean_long_names() -> Snapshot {
     let mut snapshot = five();
     let names = [
@@ -494,13 +578,13 @@ fn korean_long_names() -> Snapshot {
         seat.label = name.into();
         seat.name = Some(name.into());
     }
-    snapshot.address = Some("a-rather-long-machine-name.tailnet-example.ts.net:18787".into());
+    snapshot.address = Some("[fd7a:115c:a1e0:ab12:4843:cd96:6254:c01]:18787".into());
     snapshot
 }
 
 #[test]
 fn each_state_is_written_as_it_was() {
-    let states: [(&str, Snapshot); 19] = [
+    let states: [(&str, Snapshot); 22] = [
         ("first-load", first_load()),
         ("none", none()),
         ("one", one()),
@@ -508,6 +592,9 @@ fn each_state_is_written_as_it_was() {
         ("five", five()),
         ("six", six()),
         ("all-resting", all_resting()),
+        ("all-paused", all_paused()),
+        ("rows", rows()),
+        ("unnamed", unnamed()),
         ("paused", paused()),
         ("draining", draining()),
         ("needs-login", needs_login()),

@@ -138,8 +138,10 @@ pub(crate) fn select<'a>(seats: &'a Seats, request: &Request, terms: Terms<'a>) 
 
     let accounts = || seats.iter().map(|seat| &seat.account).filter(may);
     let mut ranking = Ranking::new(terms);
+    let mut with_room = 0;
     for account in accounts().filter(untried) {
         if let Ok(tier) = stands(account) {
+            with_room += u32::from(matches!(tier, Tier::Ready | Tier::Braked));
             ranking.offer(account, tier);
         }
     }
@@ -153,7 +155,7 @@ pub(crate) fn select<'a>(seats: &'a Seats, request: &Request, terms: Terms<'a>) 
         _ if request.owner.is_some() && !gone => Reason::OwnsId,
         (_, Ground::Stays) => Reason::SameConversation,
         (Tier::NearlyFull | Tier::Marked, _) => Reason::LeastFull,
-        (Tier::Ready | Tier::Braked, _) if seats.len() == 1 => Reason::OnlyOne,
+        (Tier::Ready | Tier::Braked, _) if with_room == 1 => Reason::OnlyOne,
         (Tier::Ready | Tier::Braked, ground) => match ground {
             Ground::Stays => Reason::SameConversation,
             Ground::MostRoom => Reason::MostRoom,

@@ -98,6 +98,24 @@ fn who_gets_a_new_conversation_by_each_strategy() {
 }
 
 #[test]
+fn the_only_one_of_several_that_can_serve_is_said_to_be_that_by_each_strategy() {
+    let off = Wishes {
+        enabled: false,
+        ..ordered(1)
+    };
+    let seats = [
+        ("paused", off, (0.0, 0.0, 5)),
+        ("ready", ordered(2), (50.0, 50.0, 5)),
+        ("full", ordered(3), (100.0, 100.0, 5)),
+    ];
+    for strategy in Strategy::ALL {
+        let mut pool = pool(strategy, &seats);
+        let want = ("ready".into(), Reason::OnlyOne);
+        assert_eq!(turn(&mut pool, &request(1), 1), want, "{strategy:?}");
+    }
+}
+
+#[test]
 fn in_order_a_seat_that_is_back_takes_over_again_by_itself() {
     let mut pool = pool(
         Strategy::Order,

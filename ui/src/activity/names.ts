@@ -1,12 +1,24 @@
 // How requests are named in the log.
 
+import type { Snapshot } from '../lib/bindings/Snapshot';
+import { family } from '../lib/format';
 import { t } from '../lib/live.svelte';
 import { reasonKey } from '../lib/model';
-import type { RequestRow } from '../lib/verbs';
+import type { RequestRow, SwitchRow } from '../lib/verbs';
+import { cause, causeOf, limitIn, nameById } from '../lib/words';
 
-/** Why it went there. */
-export function why(request: RequestRow): string {
+/** Why it went there: what moved it, who could not serve it before, else what the router went by. */
+export function why(request: RequestRow, switches: SwitchRow[], snapshot: Snapshot): string {
+  const moved = switches.find((event) => event.request === request.number);
+  if (moved) return causeOf(snapshot, moved);
   const key = reasonKey(request.reason);
+  if (key === 'why.instead') {
+    const before = request.attempts.at(-1);
+    const limit = before && limitIn(before.cameOfIt);
+    if (limit) return cause(snapshot, { from: before.seat, cause: 'limit', limit });
+    if (before) return t('why.insteadOf', { seat: nameById(snapshot, before.seat) });
+  }
+  if (key === 'why.onlyOne' && request.model && snapshot.seats.length > 1) return t('why.onlyFor', { family: family(request.model) });
   return key ? t(key) : request.reason;
 }
 

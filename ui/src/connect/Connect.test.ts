@@ -80,7 +80,7 @@ test("another device's request does not turn it green", async () => {
 });
 
 test.each([
-  ['key-refused', 'A wrong key was shown'],
+  ['key-refused', 'A device used a wrong key'],
   ['address-gone', 'Tailscale is off'],
   ['port-busy', 'The router is not listening'],
   ['paused', 'Routing is paused'],
@@ -134,4 +134,38 @@ test('a key can be taken back at once', async () => {
   await settled();
   expect(saidOf('revokeDevice')).toEqual([{ verb: 'revokeDevice', id: 'd4' }]);
   expect(link().dataset['state']).toBe('ready');
+});
+
+test('while Tailscale is off the page does not say that logins stay here: they will travel', async () => {
+  await open('address-gone');
+  expect(document.body.textContent).toContain('encrypted by Tailscale');
+  expect(document.body.textContent).not.toContain('never leaves');
+});
+
+test('each form says where it goes', async () => {
+  await open();
+  const lead = () => document.querySelector('.lead')?.textContent;
+  expect(lead()).toContain('terminal');
+  (screen.getByRole('radio', { name: 'settings.json' }) as HTMLInputElement).click();
+  await settled();
+  expect(lead()).toContain('Merge one of these blocks into ~/.claude/settings.json');
+  (screen.getByRole('radio', { name: 'VS Code' }) as HTMLInputElement).click();
+  await settled();
+  expect(lead()).toContain('VS Code’s user settings.json');
+});
+
+test('once connected it says how the device signs in, unless both blocks were copied', async () => {
+  await open();
+  await copy(1);
+  live.show(snapshot('connected'));
+  await settled();
+  expect(document.querySelector('dl')?.textContent?.replace(/\s+/g, ' ')).toContain('Signs in with Device key');
+  document.body.innerHTML = '';
+  await open();
+  await copy(0);
+  // The other one: the first says that it was copied.
+  await copy(0);
+  live.show(snapshot('connected'));
+  await settled();
+  expect(document.querySelector('dl')?.textContent).not.toContain('Signs in with');
 });

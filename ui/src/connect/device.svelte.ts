@@ -3,7 +3,7 @@
 import type { Snapshot } from '../lib/bindings/Snapshot';
 import { say } from '../lib/ipc';
 import { isLoopback } from '../lib/model';
-import type { RequestRow } from '../lib/verbs';
+import type { Mode, RequestRow } from '../lib/verbs';
 
 export type LinkState = 'ready' | 'waiting' | 'connected' | 'trouble';
 
@@ -11,6 +11,8 @@ export class NewDevice {
   name = $state('');
   made = $state.raw<{ id: string; key: string; name: string; at: number } | null>(null);
   first = $state.raw<RequestRow | null>(null);
+  /** The ways to sign in whose block was copied. */
+  copied = $state.raw<ReadonlySet<Mode>>(new Set());
 
   constructor(private readonly snapshot: () => Snapshot) {
     // The first request's own story, once there is one.
@@ -22,7 +24,8 @@ export class NewDevice {
   }
 
   /** Gives the device its key, the first time that the key is wanted: who only looks leaves no key behind. */
-  async key(fallback: string): Promise<string> {
+  async key(fallback: string, mode: Mode): Promise<string> {
+    this.copied = new Set([...this.copied, mode]);
     const name = this.name.trim() || fallback;
     if (!this.made) {
       const { id, key } = await say({ verb: 'addDevice', name });
@@ -56,7 +59,7 @@ export class NewDevice {
   get trouble(): 'notListening' | 'unreachable' | 'refused' | 'paused' | null {
     const snapshot = this.snapshot();
     if (snapshot.listening.length === 0) return 'notListening';
-    if (snapshot.problems.some((problem) => problem.kind === 'addressGone')) return 'unreachable';
+    if (this.#gone) return 'unreachable';
     if (this.refused) return 'refused';
     return snapshot.routing.paused ? 'paused' : null;
   }
@@ -67,14 +70,25 @@ export class NewDevice {
     return this.made ? 'waiting' : 'ready';
   }
 
+  /** The address that is to be listened on and is not there now. */
+  get #gone() {
+    return this.snapshot().problems.find((problem) => problem.kind === 'addressGone')?.address ?? null;
+  }
+
+  /** Where devices are to connect to: while that is away only this machine is listened to, which is no address for them. */
+  get address(): string | null {
+    return this.#gone ?? this.snapshot().address;
+  }
+
   /** Whether only this machine can reach the address. */
   get isLocal(): boolean {
-    return isLoopback(this.snapshot().address);
+    return isLoopback(this.address);
   }
 
   another(): void {
     this.name = '';
     this.made = null;
     this.first = null;
+    this.copied = new Set();
   }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { countdown, DASH, family, hour, middle, moment, ordinal, percent, plan, reset, seconds, span, thousands, time, tokens, weekday, type Style } from './format';
+import { addressBeside, countdown, DASH, family, hour, middle, moment, ordinal, percent, plan, reset, seconds, span, thousands, time, tokens, weekday, type Style } from './format';
 
 const en: Style = { language: 'en', hour12: false, zone: 'UTC', percent: 'used', resets: 'left' };
 const ko: Style = { ...en, language: 'ko' };
@@ -95,7 +95,7 @@ describe('times', () => {
 
   test('an axis names its hours alone', () => {
     const four = at('2026-12-01T16:00:00Z');
-    expect([hour(four, en), hour(four, ko), plain(hour(four, { ...en, hour12: true })), plain(hour(four, { ...ko, hour12: true }))]).toEqual(['16', '16', '4 PM', '오후 4시']);
+    expect([hour(four, en), hour(four, ko), plain(hour(four, { ...en, hour12: true })), plain(hour(four, { ...ko, hour12: true }))]).toEqual(['16', '16', '4 PM', '16']);
   });
 
   test('what has been keeps its own minute', () => {
@@ -104,9 +104,9 @@ describe('times', () => {
 });
 
 test('counts are short', () => {
-  expect([tokens(400), tokens(48_200), tokens(612_000), tokens(1_204_000), tokens(null)].map(plain)).toEqual(['400', '48.2 k', '612 k', '1.2 M', DASH]);
+  expect([tokens(40), tokens(400), tokens(48_200), tokens(612_000), tokens(1_204_000), tokens(null)].map(plain)).toEqual(['40', '0.4 k', '48.2 k', '612 k', '1.2 M', DASH]);
   expect([thousands(3_415), thousands(212), thousands(1_234_567)].map(plain)).toEqual(['3 415', '212', '1 234 567']);
-  expect(plain(seconds(2_140))).toBe('2.1 s');
+  expect([seconds(2_140, 'en'), seconds(2_140, 'ko')].map(plain)).toEqual(['2.1 s', '2.1초']);
 });
 
 test('names are short', () => {
@@ -118,4 +118,12 @@ test('names are short', () => {
   expect(middle(long, 32)).toHaveLength(32);
   expect(middle(long, 32).endsWith(':18787')).toBe(true);
   expect(middle('localhost:18787', 32)).toBe('localhost:18787');
+});
+
+test('an address takes what its title leaves, keeps its port, and goes where only a stump would be left', () => {
+  const address = '[fd7a:115c:a1e0:ab12:4843:cd96:6254:c01]:18787';
+  expect(addressBeside('Routing', '100.84.12.1:18787')).toBe('100.84.12.1:18787');
+  expect(addressBeside('Routing', address)).toMatch(/^\[fd7a.*….*:18787$/);
+  expect(addressBeside('Anthropic에 연결할 수 없어요', '100.84.12.1:18787')).toBe('100.84.12.1:18787');
+  expect(addressBeside('Anthropic에 연결할 수 없어요', address, 40)).toBe('');
 });

@@ -76,8 +76,10 @@ export const timeExactly = (at: number, style: Style) =>
 
 /** The hour alone, for an axis: `16`, `4 PM`. */
 export function hour(at: number, style: Style): string {
-  const text = format(style, { hour: style.hour12 ? 'numeric' : '2-digit', hourCycle: style.hour12 ? 'h12' : 'h23' }).format(at * 1_000);
-  return style.hour12 ? text : text.replace(/\D+$/, '');
+  // In Korean the half of the day stands before the hour, and both are wider than what lies between two marks.
+  const twelve = style.hour12 && style.language !== 'ko';
+  const text = format(style, { hour: twelve ? 'numeric' : '2-digit', hourCycle: twelve ? 'h12' : 'h23' }).format(at * 1_000);
+  return twelve ? text : text.replace(/\D+$/, '');
 }
 
 /** The day of the week: `Thu`, or `Thursday` in a sentence. */
@@ -107,16 +109,16 @@ export function reset(at: number | null | undefined, now: number, style: Style):
   return style.resets === 'left' && at - now < DAY ? countdown(at, now, style.language) : moment(at, now, style);
 }
 
-/** A count of tokens: `48.2 k`. */
+/** A count of tokens: `48.2 k`, `0.4 k`; a handful as it is. */
 export function tokens(count: number | null | undefined): string {
   if (count === null || count === undefined) return DASH;
-  if (count < 1_000) return String(count);
+  if (count < 100) return String(count);
   const [value, unit] = count < 1_000_000 ? [count / 1_000, 'k'] : [count / 1_000_000, 'M'];
   return `${value < 100 ? value.toFixed(1) : Math.round(value)}${THIN}${unit}`;
 }
 
 /** Milliseconds as seconds: `2.1 s`. */
-export const seconds = (ms: number) => `${(ms / 1_000).toFixed(1)}${THIN}s`;
+export const seconds = (ms: number, language: Language) => (ms / 1_000).toFixed(1) + (language === 'ko' ? '초' : `${THIN}s`);
 
 /** A whole number with thin spaces between its thousands. */
 export const thousands = (count: number) => String(count).replace(/\B(?=(\d{3})+$)/g, THIN);
@@ -126,6 +128,15 @@ export function middle(text: string, most: number): string {
   if (text.length <= most) return text;
   const end = Math.floor((most - 1) / 2);
   return `${text.slice(0, most - 1 - end)}…${text.slice(-end)}`;
+}
+
+/** About how wide `text` is, in letters of the small type. */
+const letters = (text: string) => [...text].reduce((sum, letter) => sum + (letter > '\u1100' ? 2 : letter === ' ' ? 0.6 : 1.25), 0);
+
+/** `address` as far as it fits on a line of `room` letters beside `title`; nothing where only a stump would be left. */
+export function addressBeside(title: string, address: string, room = 47): string {
+  const most = Math.floor((room - letters(title)) * 0.96);
+  return most < Math.min(address.length, 14) ? '' : middle(address, most);
 }
 
 /** A model's family, as people call it: `claude-opus-5-5` is Opus. */

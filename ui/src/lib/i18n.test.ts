@@ -27,11 +27,15 @@ test('ㄹ counts as open before 로', () => {
   expect(['서울', '집', '회사'].map((word) => particle(word, '으로', '로'))).toEqual(['로', '으로', '로']);
 });
 
-test('a part stands out', () => {
-  expect(runs('until <b>Thu</b> at')).toEqual([
-    { text: 'until ', strong: false },
-    { text: 'Thu', strong: true },
-    { text: ' at', strong: false },
+test('a part stands out, or is what one types', () => {
+  expect(runs('until <b>Thu</b> with <code>claude</code> < 1')).toEqual([
+    { text: 'until ', as: 'plain' },
+    { text: 'Thu', as: 'strong' },
+    { text: ' with ', as: 'plain' },
+    { text: 'claude', as: 'code' },
+    { text: ' ', as: 'plain' },
+    { text: '<', as: 'plain' },
+    { text: ' 1', as: 'plain' },
   ]);
 });
 

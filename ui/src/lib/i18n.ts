@@ -44,10 +44,11 @@ export function particle(word: string, closed: string, open: string): string {
 /** How digits and the Latin letters that are read with a consonant at their end are taken; 8 is ㄹ. */
 const endings: Record<string, number> = { 0: 21, 1: 8, 3: 16, 6: 1, 7: 8, 8: 8, c: 1, l: 8, m: 16, n: 4, p: 17, '%': 0 };
 
-/** `text` as runs of plain and **strong** (`<b>…</b>`) text. */
-export function runs(text: string): { text: string; strong: boolean }[] {
-  return text
-    .split(/(<b>.*?<\/b>)/)
-    .filter(Boolean)
-    .map((run) => (run.startsWith('<b>') ? { text: run.slice(3, -4), strong: true } : { text: run, strong: false }));
+export type Run = { text: string; as: 'plain' | 'strong' | 'code' };
+
+/** `text` as runs of plain, **strong** (`<b>…</b>`) and typed (`<code>…</code>`) text. */
+export function runs(text: string): Run[] {
+  return [...text.matchAll(/<b>(.*?)<\/b>|<code>(.*?)<\/code>|[^<]+|</g)].map(([whole, strong, code]) =>
+    strong !== undefined ? { text: strong, as: 'strong' } : code !== undefined ? { text: code, as: 'code' } : { text: whole, as: 'plain' },
+  );
 }

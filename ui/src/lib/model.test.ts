@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 
 import { facts, snapshot, states, type State } from '../testing/snapshots';
-import { isLoopback, isTailscale, lead, loginCommand, others, row, status, tightest, windows } from './model';
+import { isLoopback, isTailscale, lead, loginCommand, others, row, tightest, windows } from './model';
 import { hostsOf, kindOf } from './network';
+import { status } from './status';
 
 test('every recorded state has a status and a row for each seat', () => {
   for (const state of states) {
@@ -22,9 +23,10 @@ test.each<[State, string, boolean, string[]]>([
   ['paused', 'status.paused', false, ['act.resume']],
   ['offline', 'status.offline', false, []],
   ['port-busy', 'status.notListening', false, ['act.usePort', 'act.choose']],
-  ['address-gone', 'status.tailscaleOff', false, ['act.openTailscale', 'act.onlyThisMac']],
+  ['address-gone', 'status.tailscaleOff', true, ['act.openTailscale', 'act.onlyThisMac']],
   ['needs-permission', 'status.nobody', false, []],
-  ['settings-refused', 'status.routing', true, []],
+  ['settings-refused', 'status.routing', true, ['act.openSettings']],
+  ['all-paused', 'status.allPaused', false, []],
 ])('%s says %s', (state, title, live, buttons) => {
   const said = status(snapshot(state), facts);
   expect([said.title, said.live, said.buttons.map((button) => button.label)]).toEqual([title, live, buttons]);
@@ -35,6 +37,13 @@ test('ON-01: a busy port names its holder and offers the next one; nothing is en
   const said = status(snapshot('none'), { ...facts, router });
   expect(said.line).toEqual({ key: 'status.portBusyBy', values: { port: 18_787, holder: 'node' } });
   expect(said.buttons.map((button) => button.act)).toEqual([{ do: 'usePort', port: 18_788 }, { do: 'choosePort' }]);
+});
+
+test('what keeps devices out or ends a service is asked first; a service that runs is no trouble', () => {
+  const gone = status(snapshot('address-gone'), facts).buttons;
+  expect(gone.map((button) => button.ask?.line)).toEqual([undefined, 'status.onlyThisMacAsk']);
+  const held = status(snapshot('none'), { ...facts, router: { state: 'heldByService' } });
+  expect([held.glyph, held.buttons[0]?.ask?.yes]).toEqual(['ring', 'act.takeOverYes']);
 });
 
 test('what the shell knows comes before what the snapshot says', () => {
@@ -74,6 +83,11 @@ describe('rows', () => {
     expect(row(unread, now)).toMatchObject({ staleSince: null, idle: false });
     expect(tightest(unread)).toBeNull();
     expect(windows(unread).map((window) => window.used)).toEqual([undefined, undefined]);
+    expect(windows(unread, ['Fable'])).toHaveLength(3);
+  });
+
+  test('a family that a seat was read without is not shown for it', () => {
+    expect(windows(side, ['Fable']).map((window) => window.kind)).toEqual(['fiveHour', 'weekly']);
   });
 
   test('a seat in reserve says what it keeps', () => {
@@ -100,7 +114,7 @@ test('the command that logs in names the directory, quoted where it must be', ()
 });
 
 test('addresses are told apart', () => {
-  expect(['100.84.12.1:18787', '100.63.0.1:1', '100.128.0.1:1', 'mini.tail1234.ts.net:1', null].map(isTailscale)).toEqual([true, false, false, true, false]);
+  expect(['100.84.12.1:18787', '100.63.0.1:1', '100.128.0.1:1', 'mini.tail1234.ts.net:1', '[fd7a:115c:a1e0::1]:1', null].map(isTailscale)).toEqual([true, false, false, true, true, false]);
   expect(['127.0.0.1:1', 'localhost:1', '[::1]:1', '192.168.0.1:1'].map(isLoopback)).toEqual([true, true, true, false]);
 });
 

@@ -4,13 +4,13 @@ import type { Cause } from './bindings/Cause';
 import type { LoginTrouble } from './bindings/LoginTrouble';
 import type { ReadWhy } from './bindings/ReadWhy';
 import type { RestCause } from './bindings/RestCause';
-import type { Problem } from './bindings/Problem';
 import type { SeatView } from './bindings/SeatView';
 import type { Snapshot } from './bindings/Snapshot';
 import type { Why } from './bindings/Why';
 import type { WindowView } from './bindings/WindowView';
-import type { Facts } from './facts';
 import type { Key } from './i18n';
+
+export { status, type Status } from './status';
 
 /** A reading older than this is said to be old, in seconds. */
 export const STALE = 30 * 60;
@@ -35,7 +35,13 @@ export type Act =
   | { do: 'dismiss' }
   | { do: 'menuBar' };
 
-export type Button = { label: Key; values?: Record<string, string | number>; act: Act };
+export type Button = {
+  label: Key;
+  values?: Record<string, string | number>;
+  act: Act;
+  /** What is said before it is done, and the words for doing it and for leaving it. */
+  ask?: { line: Key; yes: Key; no: Key };
+};
 
 /** A seat's row: either numbers, or a word in their place. */
 export type Row = {
@@ -133,7 +139,8 @@ export function tightest(seat: SeatView): WindowView | null {
   return seat.windows.reduce<WindowView | null>((most, next) => (most && fuller(most, next) >= 0 ? most : next), null);
 }
 
-/** The windows to show: five hours and week always, so that unknown is seen to be unknown. */
+/** The windows to show: five hours and week always, so that unknown is seen to be unknown; of the families those that
+ * the seat has, and all while it was not read. */
 export function windows(seat: SeatView, families: string[] = []): (Pick<WindowView, 'kind' | 'family'> & Partial<WindowView>)[] {
   const find = (kind: string, family: string | null) =>
     seat.windows.find((window) => window.kind === kind && window.family === family) ?? { kind, family };
@@ -141,7 +148,7 @@ export function windows(seat: SeatView, families: string[] = []): (Pick<WindowVi
   return [
     find('fiveHour', null),
     find('weekly', null),
-    ...[...new Set([...own, ...families])].sort().map((family) => find('model', family)),
+    ...[...new Set(seat.readAt === null ? [...own, ...families] : own)].sort().map((family) => find('model', family)),
   ];
 }
 
@@ -266,159 +273,12 @@ export const causeKey: Record<Cause, Key> = {
 export const limitKey = (limit: string): Key | null =>
   limit === '5-hour' ? 'limit.fiveHour' : limit === 'weekly' ? 'limit.weekly' : null;
 
-export type Status = {
-  glyph: Glyph;
-  /** Whether devices are served: then, and only then, it is green. */
-  live: boolean;
-  title: Key;
-  /** A text, or the forecast. */
-  line: { key: Key; values?: Record<string, string | number> } | { text: string } | 'forecast';
-  buttons: Button[];
-};
-
-const portOf = (address: string | null) => Number(address?.split(':').at(-1) ?? 0);
-
-/** The status line: the gravest thing first. */
-export function status(snapshot: Snapshot, facts: Facts): Status {
-  const stopped = (title: Key, line: Status['line'], buttons: Button[]): Status => ({
-    glyph: 'cross',
-    live: false,
-    title,
-    line,
-    buttons,
-  });
-  const { router } = facts;
-  const find = (kind: Problem['kind']) => snapshot.problems.find((problem) => problem.kind === kind);
-  const busy = find('portBusy');
-  if (busy || (router.state === 'failed' && router.code === 'portBusy')) {
-    const port = router.state === 'failed' && router.port ? router.port : portOf(busy?.address ?? null);
-    const holder = (router.state === 'failed' ? router.holder : null) ?? busy?.holder;
-    return stopped(
-      'status.notListening',
-      holder ? { key: 'status.portBusyBy', values: { port, holder } } : { key: 'status.portBusy', values: { port } },
-      [
-        { label: 'act.usePort', values: { port: port + 1 }, act: { do: 'usePort', port: port + 1 } },
-        { label: 'act.choose', act: { do: 'choosePort' } },
-      ],
-    );
-  }
-  if (router.state === 'heldByService') {
-    return {
-      glyph: 'warn',
-      live: false,
-      title: 'status.held',
-      line: { key: 'status.heldLine' },
-      buttons: [{ label: 'act.takeOver', act: { do: 'takeOver' } }],
-    };
-  }
-  if (router.state === 'failed' && router.code === 'settingsRefused') {
-    return stopped('status.settingsRefused', { text: router.words }, [{ label: 'act.retry', act: { do: 'retry' } }]);
-  }
-  if (router.state === 'failed' && router.code === 'addressGone' && snapshot.listening.length === 0) {
-    return stopped('status.notListening', { key: 'status.addressGone' }, [
-      { label: 'act.onlyThisMac', act: { do: 'onlyThisMac' } },
-      { label: 'act.retry', act: { do: 'retry' } },
-    ]);
-  }
-  if (router.state === 'failed') {
-    return stopped('status.notListening', { text: router.words }, [{ label: 'act.retry', act: { do: 'retry' } }]);
-  }
-  if (router.state === 'starting') {
-    return { glyph: 'ring', live: false, title: 'status.starting', line: { key: 'status.startingLine' }, buttons: [] };
-  }
-  if (facts.quitting) {
-    return { glyph: 'ring', live: false, title: 'status.quitting', line: { key: 'status.quittingLine' }, buttons: [] };
-  }
-  if (snapshot.routing.paused) {
-    return {
-      glyph: 'pause',
-      live: false,
-      title: 'status.paused',
-      line: { key: 'status.pausedLine' },
-      buttons: [{ label: 'act.resume', act: { do: 'resume' } }],
-    };
-  }
-  if (find('offline')) {
-    return { glyph: 'ring', live: false, title: 'status.offline', line: { key: 'status.offlineLine' }, buttons: [] };
-  }
-  const gone = find('addressGone');
-  if (gone) {
-    const tailscale = isTailscale(gone.address);
-    return {
-      glyph: 'warn',
-      live: false,
-      title: tailscale ? 'status.tailscaleOff' : 'status.addressOff',
-      line: { key: 'status.unreachable' },
-      buttons: [
-        ...(tailscale ? [{ label: 'act.openTailscale', act: { do: 'openTailscale' } } as const] : []),
-        { label: 'act.onlyThisMac', act: { do: 'onlyThisMac' } },
-      ],
-    };
-  }
-  if (snapshot.seats.length === 0) {
-    return {
-      glyph: 'ring',
-      live: false,
-      title: 'status.noAccount',
-      line: { key: 'status.noAccountLine' },
-      buttons: [
-        { label: 'act.copyClaude', act: { do: 'copyLogin', seat: null } },
-        { label: 'act.rescan', act: { do: 'rescan' } },
-      ],
-    };
-  }
-  const { next } = snapshot;
-  if (next.kind === 'nobody') {
-    const asleep: Omit<Status, 'title' | 'line'> = { glyph: 'ring', live: false, buttons: [] };
-    switch (next.why) {
-      case 'resting':
-        return { ...asleep, title: 'status.resting', line: { key: 'status.restingLine' } };
-      case 'paused':
-        return { ...asleep, glyph: 'pause', title: 'status.allPaused', line: { key: 'status.allPausedLine' } };
-      case 'renewing':
-      case 'loginDelayed':
-      case 'returning':
-        return { ...asleep, title: 'status.renewing', line: { key: 'status.renewingLine' } };
-      case 'loginsRefused':
-        return { ...asleep, title: 'status.nobody', line: { key: 'status.loginsRefused' } };
-      case 'noSeat':
-      case 'needLogin':
-      case 'notAllowed':
-      case 'exhausted':
-        return { ...asleep, glyph: 'warn', title: 'status.nobody', line: { key: 'status.nobodyLine' } };
-    }
-  }
-  const routing = { glyph: 'dot', live: true, title: 'status.routing' } as const;
-  if (facts.crash) {
-    return {
-      ...routing,
-      line: { key: 'status.crashed' },
-      buttons: [
-        { label: 'act.copyReport', act: { do: 'copyReport' } },
-        { label: 'act.dismiss', act: { do: 'dismiss' } },
-      ],
-    };
-  }
-  if (facts.iconHidden) {
-    return { ...routing, line: { key: 'status.iconHidden' }, buttons: [{ label: 'act.menuBar', act: { do: 'menuBar' } }] };
-  }
-  const refused = find('settingsRefused');
-  if (refused) {
-    return { ...routing, line: { key: 'status.settingsKept', values: { words: refused.words } }, buttons: [] };
-  }
-  const other = find('other') ?? find('storeMovedAside');
-  if (other) return { ...routing, line: { text: other.words }, buttons: [] };
-  const throttled = snapshot.seats.filter((seat) => (seat.throttledUntil ?? 0) > snapshot.now && seat.readAt !== null);
-  if (throttled.some((seat) => snapshot.now - (seat.readAt ?? 0) > STALE)) {
-    return { ...routing, line: { key: 'status.throttled' }, buttons: [] };
-  }
-  return { ...routing, line: 'forecast', buttons: [] };
-}
-
 /** Whether an address is one of Tailscale's. */
 export function isTailscale(address: string | null): boolean {
   const [first, second] = (address ?? '').split('.').map(Number);
-  return (first === 100 && (second ?? 0) >= 64 && (second ?? 0) < 128) || (address ?? '').includes('.ts.net');
+  return (
+    (first === 100 && (second ?? 0) >= 64 && (second ?? 0) < 128) || /\.ts\.net|^\[?fd7a:115c:a1e0:/.test(address ?? '')
+  );
 }
 
 /** Whether only this machine can reach `address`. */

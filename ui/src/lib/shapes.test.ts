@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { snapshot } from '../testing/snapshots';
 import { tokens } from './csv';
 import { masked } from './key';
-import { hours, lanes, pins } from './timeline';
+import { hours, lanes, noneLost, pins } from './timeline';
 import type { RequestRow } from './verbs';
 import { week } from './week';
 
@@ -46,9 +46,9 @@ describe('the week', () => {
 
 describe('the day', () => {
   const request = (seat: string, at: number, status = 200): RequestRow => ({
-    number: at, at, seat, status, device: 'x', model: null, reason: 'most room', tokens: null, wholeMs: 1_000, retries: 0,
+    number: at, at, seat, status, device: 'x', model: null, reason: 'most room', tokens: null, wholeMs: 1_000, end: 'whole', retries: 0, attempts: [],
   });
-  const move = (at: number, from: string, to: string, cause: 'limit' | 'room' = 'limit') => ({ at, from, to, cause, words: '' });
+  const move = (at: number, from: string, to: string, cause: 'limit' | 'room' = 'limit') => ({ at, request: at, from, to, cause, words: '' });
 
   test('requests that are close belong to one block, refused ones to none', () => {
     const [lane] = lanes(['a'], [request('a', 100), request('a', 900), request('a', 9_000), request('a', 9_500, 429)], [], 0, 10_000);
@@ -62,6 +62,15 @@ describe('the day', () => {
 
   test('pins mark what is worth knowing', () => {
     expect(pins([move(5, 'a', 'b'), move(6, 'a', 'b', 'room'), move(-1, 'a', 'b')], 0).map((pin) => pin.at)).toEqual([5]);
+  });
+
+  test('that no switch lost a request is said only where the log shows each of them answered', () => {
+    const marks = pins([move(5, 'a', 'b'), move(9, 'b', 'a')], 0);
+    expect(noneLost(marks, [request('b', 5), request('a', 9)])).toBe(true);
+    expect(noneLost(marks, [request('b', 5)])).toBe(false);
+    expect(noneLost(marks, [request('b', 5), request('a', 9, 529)])).toBe(false);
+    expect(noneLost(marks, [request('b', 5), { ...request('a', 9), end: 'broken' }])).toBe(false);
+    expect(noneLost([], [])).toBe(false);
   });
 
   test('hours fall on the clock of the zone', () => {

@@ -9,7 +9,7 @@ const GAP = 20 * 60;
 
 export type Block = { from: number; to: number };
 export type Lane = { seat: string; blocks: Block[] };
-export type Pin = { at: number; seat: string; to: string; cause: Cause };
+export type Pin = { at: number; request: number; seat: string; to: string; cause: Cause };
 
 /** The lanes of `seats`, by their labels, from `start` to `end`: what the requests show, else what lies between the switches. */
 export function lanes(seats: string[], requests: RequestRow[], switches: SwitchRow[], start: number, end: number): Lane[] {
@@ -45,7 +45,12 @@ function joined(blocks: Block[]): Block[] {
 export const pins = (switches: SwitchRow[], start: number): Pin[] =>
   switches
     .filter((event) => event.at >= start && event.cause !== 'room')
-    .map((event) => ({ at: event.at, seat: event.from, to: event.to, cause: event.cause }));
+    .map((event) => ({ at: event.at, request: event.request, seat: event.from, to: event.to, cause: event.cause }));
+
+/** Whether every request that moved is known to have been answered; it is not known of what the log does not hold. */
+export const noneLost = (pins: Pin[], requests: RequestRow[]) =>
+  pins.length > 0 &&
+  pins.every((pin) => requests.some((one) => one.number === pin.request && one.status < 400 && one.end !== 'broken'));
 
 /** The hours to mark, every `step` of them, on the clock of a zone that is `offset` seconds ahead. */
 export function hours(start: number, end: number, step: number, offset: number): number[] {

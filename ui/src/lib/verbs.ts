@@ -49,11 +49,14 @@ export type RequestRow = {
   reason: string;
   tokens: { input: number; output: number; cacheRead: number; cacheWrite: number } | null;
   wholeMs: number;
+  end: 'whole' | 'broken' | 'left';
   retries: number;
+  /** The attempts before the one that was answered with; seats go by their labels. */
+  attempts: { seat: string; cameOfIt: string }[];
 };
 
-/** The work moved; seats go by their labels here. */
-export type SwitchRow = { at: number; from: string; to: string; cause: Cause; words: string };
+/** The work moved with that request; seats go by their labels here. */
+export type SwitchRow = { at: number; request: number; from: string; to: string; cause: Cause; words: string };
 
 /** A share of a window at a moment. */
 export type UsagePoint = { at: number; window: string; usedBp: number };

@@ -3,9 +3,10 @@
 import type { SeatView } from './bindings/SeatView';
 import type { Snapshot } from './bindings/Snapshot';
 import type { Switch } from './bindings/Switch';
-import { isToday, plan } from './format';
-import { live, moment, momentInWords, reset, t, time } from './live.svelte';
-import { causeKey, limitKey, restNote, row, tightest, troubleKey } from './model';
+import { isToday, plan, weekday } from './format';
+import { live, momentInWords, reset, t, time } from './live.svelte';
+import { causeKey, lead, limitKey, restNote, row, tightest, troubleKey, whyKey, windows } from './model';
+import type { SwitchRow } from './verbs';
 
 /** What to call a seat: its name; while names are hidden, the one that its owner chose, or its number. */
 export function nameOf(seat: SeatView): string {
@@ -73,30 +74,77 @@ export function note(seat: SeatView): string {
 }
 
 /** Why the work moved, in a sentence. */
-export function cause(snapshot: Snapshot, event: Switch): string {
+export function cause(snapshot: Snapshot, event: Pick<Switch, 'from' | 'cause' | 'limit'>): string {
   const seat = nameById(snapshot, event.from);
   return event.cause === 'limit' && event.limit
     ? t('cause.limitOf', { seat, limit: limitName(event.limit) })
     : t(causeKey[event.cause], { seat });
 }
 
-/** The age of the latest reading. */
-export function updated(snapshot: Snapshot): string {
-  const read = Math.max(...snapshot.seats.map((seat) => seat.readAt ?? 0), 0);
-  if (read === 0) return t('age.none');
-  const minutes = Math.floor((live.now - read) / 60);
-  if (minutes < 1) return t('age.now');
-  return minutes < 60 ? t('age.minutes', { n: minutes }) : t('age.at', { when: momentInWords(read) });
+/** The limit that the router's words name as reached. */
+export const limitIn = (words: string) => words.match(/^(.+) limit reached$/)?.[1] ?? null;
+
+/** The same of a switch in the log. */
+export const causeOf = (snapshot: Snapshot, { from, cause: why, words }: SwitchRow) =>
+  cause(snapshot, { from, cause: why, limit: limitIn(words) });
+
+/** Why the seat that is next is next. */
+export function whyNext(snapshot: Snapshot): string {
+  const [{ next, seats }, seat] = [snapshot, lead(snapshot)];
+  if (next.kind !== 'seat' || !seat) return '';
+  const fullest = tightest(seat);
+  const week = windows(seat)[1]?.resetsAt ?? null;
+  switch (next.why) {
+    case 'mostRoom':
+      if (!fullest) break;
+      return t('why.mostRoomOf', {
+        percent: `${100 - Math.min(100, Math.floor(fullest.used / 100))}%`,
+        limit: limitName(fullest.family ?? (fullest.kind === 'fiveHour' ? '5-hour' : fullest.kind)),
+      });
+    case 'roomToSpare':
+      if (week !== null) return t('why.roomToSpareUntil', { when: momentInWords(week) });
+      break;
+    case 'onlyOne':
+      if (seats.length > 1) return t('why.onlyNow');
+      break;
+  }
+  return t(next.why !== 'firstInOrder' && seats.every((one) => one.readAt === null) ? 'why.unread' : whyKey[next.why]);
 }
+
+/** The age of what is shown of `seats`: of the oldest that is said to be old, else of the latest reading. */
+export function updated(seats: SeatView[]): { text: string; old: boolean } {
+  const old = seats.flatMap((seat) => row(seat, live.now).staleSince ?? []);
+  if (old.length > 0) return { text: t('age.from', { when: momentInWords(Math.min(...old)) }), old: true };
+  const said = (text: string) => ({ text, old: false });
+  const read = Math.max(...seats.map((seat) => seat.readAt ?? 0), 0);
+  const minutes = Math.floor((live.now - read) / 60);
+  if (read === 0) return said(t(live.now - (live.snapshot?.startedAt ?? 0) < 60 ? 'age.started' : 'age.none'));
+  if (minutes < 1) return said(t('age.now'));
+  return said(minutes < 60 ? t('age.minutes', { n: minutes }) : t('age.at', { when: momentInWords(read) }));
+}
+
+/** When a seat that rests is back: the time, or the day alone if it is another. */
+export const back = (at: number) =>
+  t('row.back', { when: isToday(at, live.now, live.style) ? time(at) : weekday(at, live.style) });
 
 /** A window's reset beside a row: when the seat is back, what it keeps, how old it is, or the reset itself. */
 export function aside(seat: SeatView): { text: string; old: boolean } {
   const state = row(seat, live.now);
   if (state.staleSince !== null) return { text: t('row.at', { when: time(state.staleSince) }), old: true };
   if (state.keeps !== null) return { text: t('row.keeps', { percent: `${state.keeps}%` }), old: false };
-  if (state.back_at !== null) {
-    const today = isToday(state.back_at, live.now, live.style);
-    return { text: today ? t('row.back', { when: time(state.back_at) }) : moment(state.back_at), old: false };
-  }
+  if (state.back_at !== null) return { text: back(state.back_at), old: false };
   return { text: reset(tightest(seat)?.resetsAt), old: false };
 }
+
+/** What the router would not take of the settings, as far as its words tell which it is. */
+export function refusedSetting(words: string): string {
+  const [, path, least, most] = words.match(/^`([^`]+)` must be(?: a number from (\d+) to (\d+))?/) ?? [];
+  if (path === undefined) return words;
+  const setting = path.split('.').at(-1) ?? path;
+  const named = ranges.find((name) => name === setting);
+  const what = named && most ? t(`refused.${named}`, { least: least ?? '', most }) : t('refused.another', { setting });
+  return t('status.settingsKept', { what });
+}
+
+/** The settings that are numbers in a range, and have words of their own. */
+const ranges = ['limitPct', 'reservePct', 'port', 'holdS', 'historyDays'] as const;

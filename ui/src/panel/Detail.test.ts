@@ -63,6 +63,12 @@ test('a new name is said at Enter, and not at Esc', async () => {
   expect(saidOf('rename')).toEqual([{ verb: 'rename', seat: 'acc-0/org-0', name: 'Studio' }]);
 });
 
+test('what the foot offers it also explains', async () => {
+  await open(2);
+  expect(document.body.textContent).toContain('Drain finishes running requests, then rests.');
+  expect(document.body.textContent).toContain('Try now lets it serve before its limit has reset.');
+});
+
 test('up and down say the whole order', async () => {
   await open();
   expect(screen.getByRole('button', { name: 'Move up' })).toHaveProperty('disabled', true);

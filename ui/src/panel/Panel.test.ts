@@ -1,4 +1,4 @@
-import { render, screen, within } from '@testing-library/svelte';
+import { fireEvent, render, screen, within } from '@testing-library/svelte';
 import { tick } from 'svelte';
 import { expect, test } from 'vitest';
 
@@ -17,7 +17,7 @@ test('one look says who serves next, how full it is, and why', async () => {
   render(Panel);
   expect(plain(screen.getByTestId('next').textContent)).toBe('Work Max 20x');
   expect(text()).toContain('41% used');
-  expect(text()).toContain('Most room left.');
+  expect(text()).toContain('Room to spare until its week resets Thu 09:00.');
   expect(text()).toContain('5 accounts · enough until Thu 14:00 at this pace');
   expect(screen.getByTestId('status').dataset['live']).toBe('true');
   expect(plain(screen.getByTestId('switch').textContent)).toBe('13:52 Side Work Side reached its 5-hour limit');
@@ -47,6 +47,8 @@ test('GU-03: before the first reading there are dashes and bare tracks, never a 
   expect(screen.getAllByRole('img', { name: /^5.h: not read yet$/ }).length).toBeGreaterThan(0);
   expect(text()).not.toContain('0%');
   expect(text()).toContain('reading usage');
+  expect(text()).toContain('No numbers yet, so all count alike.');
+  expect(text()).toContain('Just started');
 });
 
 test('all resting: who is back first, and when; nothing is live', async () => {
@@ -82,7 +84,7 @@ test('a row opens in place: its windows, how old they are, and what can be done'
   await tick();
   expect(home.getAttribute('aria-expanded')).toBe('true');
   expect(row('Home').getAllByRole('meter')).toHaveLength(3);
-  expect(text()).toContain('Numbers are from 13:52.');
+  expect(text()).toContain('Enough room until its resets. Numbers are from 13:52.');
   row('Home').getByRole('button', { name: 'Pause' }).click();
   row('Home').getByRole('button', { name: 'Drain' }).click();
   expect(said).toEqual([{ verb: 'pause', seat: 'acc-1/org-1' }, { verb: 'drain', seat: 'acc-1/org-1' }]);
@@ -126,13 +128,15 @@ test('ON-01: the next port is tried, and a refusal stands where the button is', 
 });
 
 test('names are hidden but for those that were chosen', async () => {
-  const shown = snapshot('five');
-  shown.seats[1]!.name = null;
-  await show(shown, { preferences: { ...facts.preferences, hideNames: true } });
+  await show(snapshot('unnamed'), { preferences: { ...facts.preferences, hideNames: true } });
   render(Panel);
   expect(text()).toContain('Account 2');
-  expect(text()).not.toContain('Home');
-  expect(text()).toContain('Side');
+  expect(text()).not.toMatch(/Work|Home/);
+  expect(text()).toContain('Lab');
+  // Where this machine is, is nobody's business either; it can still be copied.
+  expect(text()).not.toContain('100.84.12.1');
+  screen.getByRole('button', { name: 'Copy the router’s address' }).click();
+  expect(said).toEqual([{ invoke: 'copy', text: 'http://100.84.12.1:18787', concealed: false }]);
 });
 
 test('Esc goes back first, and closes then', async () => {
@@ -165,4 +169,125 @@ test('Korean is the same page in other words', async () => {
   expect(text()).toContain('계정 5개 · 지금 속도라면 목요일 14:00까지 충분해요');
   expect(text()).toContain('Side가 5시간 한도에 도달했어요');
   expect(text()).toContain('2시간 10분');
+});
+
+test('the menu pauses and resumes routing, opens the settings and quits', async () => {
+  for (const [state, first, verb] of [['five', 'Pause routing', 'pause'], ['paused', 'Resume routing', 'resume']] as const) {
+    await show(snapshot(state));
+    const { unmount } = render(Panel);
+    const open = async () => {
+      screen.getByRole('button', { name: 'Menu' }).click();
+      await tick();
+      await tick();
+    };
+    await open();
+    expect(document.activeElement?.textContent).toBe(first);
+    expect(screen.getAllByRole('menuitem').map((item) => item.textContent)).toEqual([first, 'Settings…', 'Quit']);
+    await fireEvent.keyDown(document.activeElement!, { key: 'ArrowUp' });
+    expect(document.activeElement?.textContent).toBe('Quit');
+    await fireEvent.keyDown(document.activeElement!, { key: 'Escape' });
+    expect(screen.queryByRole('menu')).toBeNull();
+    expect(said).toEqual([]);
+    for (const item of [first, 'Settings…', 'Quit']) {
+      await open();
+      screen.getByRole('menuitem', { name: item }).click();
+      await tick();
+    }
+    expect(said).toEqual([{ verb }, { invoke: 'open_window', name: 'settings' }, { invoke: 'quit' }]);
+    unmount();
+  }
+});
+
+test('what keeps other devices out is asked first, and may be left', async () => {
+  await show(snapshot('address-gone'));
+  render(Panel);
+  screen.getByRole('button', { name: 'Only this Mac…' }).click();
+  await tick();
+  expect(text()).toContain('Other devices stay out');
+  screen.getByRole('button', { name: 'Keep' }).click();
+  await tick();
+  expect(said).toEqual([]);
+  screen.getByRole('button', { name: 'Only this Mac…' }).click();
+  await tick();
+  screen.getByRole('button', { name: 'Only this Mac' }).click();
+  await new Promise((done) => setTimeout(done));
+  expect(said).toEqual([{ verb: 'set', key: 'host', value: '127.0.0.1' }, { invoke: 'start_router' }]);
+});
+
+test('a service that runs is left alone until it is meant; nothing is said of what is not known', async () => {
+  await show(snapshot('none'), { router: { state: 'heldByService' } });
+  render(Panel);
+  expect(text()).not.toMatch(/Not read yet|Connect a device/);
+  screen.getByRole('button', { name: 'Stop it…' }).click();
+  await tick();
+  expect(said).toEqual([]);
+  screen.getByRole('button', { name: 'Stop it and start here' }).click();
+  await new Promise((done) => setTimeout(done));
+  expect(said).toEqual([{ invoke: 'take_over' }]);
+});
+
+test('while an address is away this machine is served, and only it', async () => {
+  await show(snapshot('address-gone'));
+  render(Panel);
+  expect(screen.getByTestId('status').dataset['live']).toBe('true');
+  expect(text()).toContain('Only this Mac · 38 requests this hour');
+});
+
+test('nobody is said to be active where nothing listens', async () => {
+  await show(snapshot('port-busy'));
+  render(Panel);
+  expect(text()).toContain('38 requests this hour');
+  expect(text()).not.toContain('active');
+});
+
+test('old numbers say from when they are, in the answer and at the foot', async () => {
+  await show(snapshot('throttled'));
+  render(Panel);
+  expect(text()).toContain('Next request goes to at 12:40');
+  expect(text()).toContain('Numbers from 12:40');
+  expect(text()).not.toContain('Updated');
+});
+
+test('a setting that was refused is named in words, in either language, with the way to it', async () => {
+  await show(snapshot('settings-refused'));
+  const { unmount } = render(Panel);
+  expect(text()).toContain('A setting was not applied: the limit must be 1–100%.');
+  screen.getByRole('button', { name: 'Open Settings' }).click();
+  expect(said).toEqual([{ invoke: 'open_window', name: 'settings' }]);
+  unmount();
+  await show(snapshot('settings-refused'), { language: 'ko' });
+  render(Panel);
+  expect(text()).toContain('적용하지 못한 설정이 있어요: 한도는 1–100%여야 해요.');
+});
+
+test('where no account is the answer the first line says what the percents are', async () => {
+  await show(snapshot('paused'));
+  render(Panel);
+  screen.getByRole('button', { name: 'used' }).click();
+  await tick();
+  expect(saidOf('set')).toEqual([{ verb: 'set', key: 'app.percent', value: 'left' }]);
+});
+
+test('shown whole, a full limit says when the account is back, once', async () => {
+  await show(snapshot('three'));
+  render(Panel);
+  expect(text().match(/back 16:20/g)).toHaveLength(1);
+  expect(text()).not.toContain('2 h 26 m');
+});
+
+test('why the next one is next goes by what is known of it', async () => {
+  const shown = snapshot('five');
+  shown.next = { kind: 'seat', seat: 'acc-0/org-0', why: 'mostRoom' };
+  await show(shown);
+  render(Panel);
+  expect(text()).toContain('Most room left: 37% of its weekly limit.');
+  live.show({ ...shown, next: { kind: 'seat', seat: 'acc-0/org-0', why: 'onlyOne' } });
+  await tick();
+  expect(text()).toContain('The only account that can serve now.');
+});
+
+test('in Korean the day stands before the time', async () => {
+  await show(snapshot('all-resting'), { language: 'ko' });
+  render(Panel);
+  expect(text()).toContain('오늘 16:20');
 });

@@ -6,7 +6,7 @@ import type { Facts } from '../lib/facts';
 const recorded = import.meta.glob<Snapshot>('../../../crates/gateway/tests/snapshots/*.json', { eager: true, import: 'default' });
 
 export type State =
-  | 'first-load' | 'none' | 'one' | 'three' | 'five' | 'six' | 'all-resting' | 'paused' | 'draining' | 'needs-login'
+  | 'first-load' | 'none' | 'one' | 'three' | 'five' | 'six' | 'all-resting' | 'all-paused' | 'rows' | 'unnamed' | 'paused' | 'draining' | 'needs-login'
   | 'needs-permission' | 'throttled' | 'offline' | 'port-busy' | 'address-gone' | 'settings-refused' | 'key-refused'
   | 'connected' | 'korean-long-names';
 
