@@ -62,7 +62,7 @@ export function note(seat: SeatView): string {
       break;
   }
   if (seat.draining) return t('note.draining');
-  if (state.keeps !== null) return t('note.reserve');
+  if (state.keeps !== null) return t('note.reserve', { percent: `${state.keeps}%` });
   if (seat.throttledUntil !== null && state.staleSince !== null) {
     return t('note.throttled', { when: momentInWords(state.staleSince) });
   }
