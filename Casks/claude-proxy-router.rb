@@ -36,7 +36,7 @@ cask "claude-proxy-router" do
   ]
 
   caveats <<~EOS
-    One router runs for each user: this app, or the service of the formula of the same name.
+    One router runs for each settings file: this app, or the service of the formula of the same name.
     For a Mac that nobody sits at, take the formula.
 
     Removing the app, with --zap too, leaves your Claude logins as they are.

@@ -31,7 +31,7 @@ class ClaudeProxyRouter < Formula
     <<~EOS
       This takes the place of the earlier Node tool of the same name, with its settings and its key.
 
-      One router runs for each user: this command, or the app of the cask of the same name.
+      One router runs for each settings file: this command, or the app of the cask of the same name.
       To have the system start it: claude-proxy-router install, or brew services. The first leaves it
       a minute to end, so that a login that is being renewed is saved.
 

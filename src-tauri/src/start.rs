@@ -208,7 +208,7 @@ fn begin_to_log(paths: &Paths) {
     let here = io::stderr().is_terminal() || wanted.is_ok();
     let filter = wanted.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
-    match Rotating::open(&paths.logs.join("app.log")) {
+    match Rotating::open(&paths.app_log()) {
         Ok(file) if !here => log.with_ansi(false).with_writer(Mutex::new(file)).init(),
         _ => log.with_ansi(io::stderr().is_terminal()).with_writer(io::stderr).init(),
     }

@@ -1,9 +1,11 @@
 //! `devices` and `connect`: the owner's devices and what to set on them. A running router is asked; where none runs, the
 //! files are changed under its lock.
 
+use std::net::IpAddr;
+
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use gateway::addresses;
+use gateway::addresses::{self, Candidate, Kind};
 use gateway::config::Config;
 use gateway::connect::{self, Form, Link, Mode};
 use gateway::control;
@@ -136,7 +138,10 @@ pub(crate) fn run(paths: &Paths, verb: Verb) -> anyhow::Result<()> {
                 return Ok(());
             }
             let list: Vec<DeviceView> = serde_json::from_value(list)?;
-            show::devices(&list, SystemClock.now().as_second());
+            // A running router alone knows the seats' names.
+            let seats = client::status(paths).map(|status| status.seats).unwrap_or_default();
+            let labels = seats.into_iter().map(|seat| (seat.id, seat.label)).collect();
+            show::devices(&list, &labels, SystemClock.now().as_second());
             Ok(())
         }
         Verb::Revoke { device } => {
@@ -171,8 +176,9 @@ pub(crate) fn block(paths: &Paths, key: Option<&str>, wanted: &Wanted) -> anyhow
             "Anthropic sees the key of a device in login mode, so it is never the settings' own: `devices add NAME --mode login`"
         );
     }
-    let candidates = addresses::candidates(&addresses::list().unwrap_or_default());
-    let url = connect::url(addresses::best(&config.hosts, &candidates), config.port);
+    let candidates = addresses::here();
+    let best = addresses::best(&config.hosts, &candidates);
+    let url = connect::url(best, config.port);
     let shown = key.unwrap_or("<the device's key>");
     for form in FormName::ALL
         .into_iter()
@@ -195,7 +201,29 @@ pub(crate) fn block(paths: &Paths, key: Option<&str>, wanted: &Wanted) -> anyhow
     for note in connect::notes(mode) {
         show::line(&format!("- {note}"));
     }
+    if best.is_loopback() {
+        show::notice(&shut_in(best, &candidates));
+    }
     Ok(())
+}
+
+/// That other devices cannot reach this machine at `only`, and how to let them.
+fn shut_in(only: IpAddr, candidates: &[Candidate]) -> String {
+    let found = |kind| candidates.iter().find(|candidate| candidate.kind == kind);
+    let let_in = |ip: IpAddr, whom: &str| {
+        format!(
+            "To let {whom} in while the router runs: claude-proxy-router set host '[\"{only}\",\"{ip}\"]'. Then \
+             `claude-proxy-router connect --key KEY` shows what to set."
+        )
+    };
+    let way = match (found(Kind::Tailscale), found(Kind::Lan)) {
+        (Some(tailscale), _) => let_in(tailscale.ip, "your Tailscale devices"),
+        (None, Some(lan)) => let_in(lan.ip, "whoever is on the local network, unencrypted,"),
+        (None, None) => "This machine has no other address to offer now; with Tailscale running here: \
+                         claude-proxy-router onboard --host tailscale"
+            .into(),
+    };
+    format!("other devices cannot reach {only}, the only address that is listened on. {way}")
 }
 
 /// Has the running router do it, or does it where none runs.
@@ -232,4 +260,34 @@ fn offline(devices: &Devices, command: control::Command) -> anyhow::Result<Value
         }
         _ => serde_json::to_value(devices.list())?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_only_this_machine_is_listened_on_the_way_out_is_an_address_that_it_has() {
+        let candidate = |kind, ip: &str| Candidate {
+            kind,
+            ip: ip.parse().unwrap(),
+            interface: "x".into(),
+        };
+        let loopback = candidate(Kind::Loopback, "127.0.0.1");
+        let lan = candidate(Kind::Lan, "192.168.1.20");
+        let tailscale = candidate(Kind::Tailscale, "100.64.0.9");
+        for (here, want) in [
+            (vec![&loopback], "onboard --host tailscale"),
+            (vec![&loopback, &lan], r#"set host '["127.0.0.1","192.168.1.20"]'"#),
+            (
+                vec![&loopback, &tailscale, &lan],
+                r#"set host '["127.0.0.1","100.64.0.9"]'"#,
+            ),
+        ] {
+            let here: Vec<Candidate> = here.into_iter().cloned().collect();
+            let said = shut_in(loopback.ip, &here);
+            assert!(said.contains("cannot reach 127.0.0.1"), "{said}");
+            assert!(said.contains(&format!("claude-proxy-router {want}")), "{said}");
+        }
+    }
 }

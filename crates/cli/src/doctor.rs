@@ -19,7 +19,7 @@ use crate::client;
 use crate::service::Service;
 use crate::show;
 
-/// How many of the log's troubles are told.
+/// How many of a log's troubles are told.
 const TROUBLES: usize = 20;
 
 pub(crate) fn run(paths: &Paths) {
@@ -38,12 +38,6 @@ pub(crate) fn run(paths: &Paths) {
         .as_ref()
         .map(|config| Devices::load(&paths.devices(), &config.router_key).list());
     let devices: Vec<DeviceView> = devices.unwrap_or_default();
-    let log = |path: PathBuf| {
-        fs::read(path)
-            .map(|text| String::from_utf8_lossy(&text).into_owned())
-            .unwrap_or_default()
-    };
-    let log = log(Rotating::older(&paths.log())) + &log(paths.log());
     let found = Found {
         system: format!("{} {}", consts::OS, consts::ARCH),
         home: paths.home.clone(),
@@ -58,11 +52,21 @@ pub(crate) fn run(paths: &Paths) {
         )
         .map(|claude| claude.path().to_owned()),
         locks: config.map(|config| locks(&config, paths)).unwrap_or_default(),
-        troubles: doctor::troubles(&log, TROUBLES),
+        logs: [paths.app_log(), paths.log()].into_iter().filter_map(read).collect(),
         devices: (devices.len(), devices.iter().filter(|device| device.revoked).count()),
         snapshot,
     };
     show::line(doctor::report(&found).trim_end());
+}
+
+/// The log at that path and what was put aside of it, with their last troubles; `None` if nothing was ever logged there.
+fn read(log: PathBuf) -> Option<(PathBuf, Vec<String>)> {
+    let texts = [Rotating::older(&log), log.clone()].map(|path| fs::read(path).ok());
+    texts.iter().any(Option::is_some).then(|| {
+        let text = texts.into_iter().flatten().collect::<Vec<_>>().concat();
+        let troubles = doctor::troubles(&String::from_utf8_lossy(&text), TROUBLES);
+        (log, troubles)
+    })
 }
 
 /// The settings that are not at their defaults, by name: some values are names of people.

@@ -29,7 +29,7 @@ use gateway::paths::Paths;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Routes Claude Code on your devices to whichever of your own seats has the most room.
+/// Gives each request of Claude Code on your devices to the one of your own seats with room to spare.
 #[derive(Parser)]
 #[command(name = "claude-proxy-router", version)]
 struct Arguments {
@@ -54,7 +54,7 @@ enum Command {
     },
     /// Have the router start by itself.
     Install,
-    /// No longer.
+    /// End the router that starts by itself, and have it do so no longer.
     Uninstall {
         /// Remove settings, keys and what was learnt, too.
         #[arg(long)]
@@ -137,7 +137,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         }
         Command::Key => {
             let config = gateway::config::Config::read(&paths.config)?;
-            show::key(&config.context("there are no settings yet: run `claude-proxy-router onboard`, or start it")?)
+            show::key(&config.context("there are no settings yet: run `claude-proxy-router onboard`, or start it")?);
+            Ok(())
         }
         Command::Ping { url, key } => {
             ping::ping(&url, &key)?;

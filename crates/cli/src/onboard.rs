@@ -97,7 +97,7 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
 /// What it reads, and what it never does.
 fn introduce(paths: &Paths) {
     show::line(
-        "Claude Proxy Router gives each request of your own devices to whichever of your own Claude seats has the most room.",
+        "Claude Proxy Router gives each request of your own devices to the one of your own Claude seats with room to spare.",
     );
     show::line(
         "It reads the Claude logins on this machine, to send those requests with and to renew them as Claude Code does.",

@@ -1,14 +1,10 @@
 //! What the command prints. Nothing else here writes to the terminal.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "this is the module that prints"
-)]
-
-use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind, Write as _};
+use std::net::SocketAddr;
 use std::path::Path;
+use std::process;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use gateway::config::Config;
@@ -18,31 +14,43 @@ use gateway::snapshot::{LoginTrouble, SeatView, Snapshot, WindowView};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// Prints one line.
+/// Prints one line. Where nobody reads any more, as after `| head -1`, it goes unsaid and the command does the rest of
+/// its work: an `uninstall` that ended here would leave half of it.
 pub(crate) fn line(text: &str) {
-    println!("{text}");
+    must_print(writeln!(io::stdout(), "{text}"));
+}
+
+/// Ends the command where it can say nothing for another reason than that nobody reads, such as a full disk.
+fn must_print(printed: io::Result<()>) {
+    match printed {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            notice(&format!("it cannot be printed: {error}"));
+            process::exit(1);
+        }
+        _ => {}
+    }
 }
 
 /// Prints what went wrong, with its causes.
 pub(crate) fn error(error: &anyhow::Error) {
-    eprintln!("claude-proxy-router: {error:#}");
+    notice(&format!("{error:#}"));
 }
 
 /// Prints that the router runs, and over what.
 pub(crate) fn started(snapshot: &Snapshot, config: &Path) {
-    println!(
+    line(&format!(
         "Claude Proxy Router {} listens on {}",
         snapshot.program,
         listening(snapshot)
-    );
-    println!("Settings: {}", config.display());
+    ));
+    line(&format!("Settings: {}", config.display()));
     match snapshot.seats.is_empty() {
-        true => println!(
-            "No Claude login was found on this machine yet; log in with `claude`, it is noticed within ten seconds."
+        true => line(
+            "No Claude login was found on this machine yet; log in with `claude`, it is noticed within ten seconds.",
         ),
-        false => println!("{}", table(snapshot, &TimeZone::system())),
+        false => line(&table(snapshot, &TimeZone::system()).to_string()),
     }
-    println!("The address and key for another device: claude-proxy-router key");
+    line("For another device: claude-proxy-router devices add NAME");
 }
 
 /// Prints what the sandbox is, and what to try.
@@ -51,61 +59,62 @@ pub(crate) fn started_sandbox(snapshot: &Snapshot, key: &str, anthropic: SocketA
         .listening
         .first()
         .map_or_else(String::new, |address| format!("http://{address}"));
-    println!(
+    line(&format!(
         "SANDBOX: three made-up seats and a pretended Anthropic ({anthropic}). Nothing leaves this machine, no login is read."
-    );
-    println!("{}", table(snapshot, &TimeZone::system()));
-    println!("Try it in another terminal; each request shows below, with its seat and why:");
-    println!("  curl -s {url}/v1/messages -H 'x-router-key: {key}' -H 'content-type: application/json' \\");
-    println!(
-        "    -d '{{\"model\":\"claude-opus-5-5\",\"max_tokens\":50,\"messages\":[{{\"role\":\"user\",\"content\":\"hello\"}}]}}'"
-    );
-    println!("  ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} claude -p hello");
-    println!("  claude-proxy-router --config {} status", config.display());
-    println!("About twenty requests fill all three seats; a seat returns within two minutes. Ctrl-C ends it.");
+    ));
+    line(&table(snapshot, &TimeZone::system()).to_string());
+    line("Try it in another terminal; each request shows below, with its seat and why:");
+    line(&format!(
+        "  curl -s {url}/v1/messages -H 'x-router-key: {key}' -H 'content-type: application/json' \\"
+    ));
+    line(r#"    -d '{"model":"claude-opus-5-5","max_tokens":50,"messages":[{"role":"user","content":"hello"}]}'"#);
+    line(&format!(
+        "  ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} claude -p hello"
+    ));
+    line(&format!("  claude-proxy-router --config {} status", config.display()));
+    line("About twenty requests fill all three seats; a seat returns within two minutes. Ctrl-C ends it.");
 }
 
 /// Prints the seats.
 pub(crate) fn status(snapshot: &Snapshot, json: bool) -> anyhow::Result<()> {
     if json {
-        println!("{}", serde_json::to_string_pretty(snapshot)?);
+        line(&serde_json::to_string_pretty(snapshot)?);
         return Ok(());
     }
     let sandbox = if snapshot.sandbox { "SANDBOX · " } else { "" };
-    println!("{sandbox}listening on {}", listening(snapshot));
+    line(&format!("{sandbox}listening on {}", listening(snapshot)));
     match snapshot.seats.is_empty() {
-        true => println!("No Claude login was found on this machine; log in with `claude`."),
-        false => println!("{}", table(snapshot, &TimeZone::system())),
+        true => line("No Claude login was found on this machine; log in with `claude`."),
+        false => line(&table(snapshot, &TimeZone::system()).to_string()),
     }
     Ok(())
 }
 
 /// Prints what another device needs.
-pub(crate) fn key(config: &Config) -> anyhow::Result<()> {
+pub(crate) fn key(config: &Config) {
     for host in &config.hosts {
         let address = SocketAddr::new(*host, config.port);
         match host {
-            IpAddr::V4(any) if any.is_unspecified() => println!("http://<an address of this machine>:{}", config.port),
-            IpAddr::V6(any) if any.is_unspecified() => println!("http://<an address of this machine>:{}", config.port),
-            _ => println!("http://{address}"),
+            any if any.is_unspecified() => line(&format!("http://<an address of this machine>:{}", config.port)),
+            _ => line(&format!("http://{address}")),
         }
     }
-    println!("{}", config.router_key);
-    Ok(())
+    line(&config.router_key);
 }
 
-/// Prints the devices.
-pub(crate) fn devices(devices: &[DeviceView], now: i64) {
+/// Prints the devices, their seats by the names in `labels`, as far as those are known.
+pub(crate) fn devices(devices: &[DeviceView], labels: &BTreeMap<String, String>, now: i64) {
+    let name = |id: &String| labels.get(id).unwrap_or(id).clone();
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(["DEVICE", "SEATS", "REQUESTS", "LAST SEEN", "ID"]);
     for device in devices {
-        let seats = device
-            .seats
-            .as_ref()
-            .map_or_else(|| "all".into(), |seats| seats.join(", "));
+        let seats = device.seats.as_ref().map_or_else(
+            || "all".into(),
+            |seats| seats.iter().map(name).collect::<Vec<_>>().join(", "),
+        );
         let seen = device.last_seen_at.map_or_else(dash, |seen| match now - seen {
             ..60 => "just now".into(),
             seconds => format!("{} ago", error::span(SignedDuration::from_secs(seconds))),
@@ -116,17 +125,18 @@ pub(crate) fn devices(devices: &[DeviceView], now: i64) {
         };
         table.add_row([name, seats, device.requests.to_string(), seen, device.id.clone()]);
     }
-    println!("{table}");
+    line(&table.to_string());
 }
 
 /// Prints a question and stays on its line.
 pub(crate) fn question(text: &str) {
-    print!("{text}");
+    must_print(write!(io::stdout(), "{text}"));
 }
 
 /// Says something beside what a command prints.
 pub(crate) fn notice(text: &str) {
-    eprintln!("claude-proxy-router: {text}");
+    // Nobody is there to be told that this cannot be told.
+    let _ = writeln!(io::stderr(), "claude-proxy-router: {text}");
 }
 
 /// Where it listens, and where it cannot yet.

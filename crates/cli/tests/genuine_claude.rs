@@ -161,7 +161,7 @@ async fn a_wrong_key_is_said_once_and_touches_no_login() {
         assert_eq!(ended.result()["api_error_status"], status);
         let sentence = format!(
             "Failed to authenticate. API Error: {status} Claude Proxy Router does not know this key. Nothing was \
-             forwarded. On the machine it runs on, `claude-proxy-router key` shows the address and key to use."
+             forwarded. On the machine it runs on, `claude-proxy-router devices add NAME` makes one and shows what to set."
         );
         assert_eq!(ended.text(), sentence);
         assert_eq!(device.login(), login, "{mode:?}");

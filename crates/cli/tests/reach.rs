@@ -122,6 +122,26 @@ async fn each_device_has_a_key_of_its_own_and_a_revoked_one_is_cut_off_in_the_mi
     }
 }
 
+#[tokio::test]
+async fn a_device_that_is_added_while_only_this_machine_is_listened_on_comes_with_a_warning() {
+    let own = Own::new().await;
+    own.set(&json!({}));
+    let said = own.run(&["devices", "add", "laptop"]).await;
+    assert!(said.status.success(), "{said:?}");
+    assert!(
+        String::from_utf8_lossy(&said.stdout).contains("http://127.0.0.1:18787"),
+        "{said:?}"
+    );
+    assert!(
+        String::from_utf8_lossy(&said.stderr).contains("other devices cannot reach 127.0.0.1"),
+        "{said:?}"
+    );
+
+    own.set(&json!({"host": ["127.0.0.1", "100.64.0.9"]}));
+    let said = own.run(&["devices", "add", "phone"]).await;
+    assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
+}
+
 /// Some text, then ten minutes of silence.
 fn stalling() -> Vec<sandbox::SseStep> {
     use sandbox::SseStep;
@@ -139,6 +159,9 @@ async fn a_device_that_is_limited_to_a_seat_is_served_by_no_other() {
     let own = Own::new().await;
     let (_router, address) = own.start(&json!({}), LOCAL).await;
     let key = key_in(&own.done(&["devices", "add", "office", "--seat", "spare"]).await);
+    let table = own.done(&["devices", "list"]).await;
+    let row = table.lines().find(|line| line.contains("office")).unwrap();
+    assert_eq!(row.split_whitespace().nth(1), Some("spare"), "by its name: {row}");
     for _ in 0..3 {
         assert_eq!(served_by(&turn(address, &key, false).await), "spare");
     }
@@ -300,6 +323,22 @@ async fn sc_02_what_doctor_says_holds_no_secret_and_nobodys_name() {
         said.contains("WARN") && said.contains(": 502"),
         "the last troubles are in it: {said}"
     );
+    if cfg!(target_os = "linux") {
+        assert!(
+            said.contains("~/.local/state/claude-proxy-router/log/router.log"),
+            "{said}"
+        );
+        assert!(
+            !said.contains("app.log"),
+            "a log that is not there was not read: {said}"
+        );
+        let app = own.path(".local/state/claude-proxy-router/log/app.log");
+        std::fs::write(app, "2026-11-30T00:00:00Z  WARN the app stumbled\n").unwrap();
+        let both = own.done(&["doctor"]).await;
+        for words in ["/app.log\n", "WARN the app stumbled", "/router.log\n", ": 502"] {
+            assert!(both.contains(words), "{words}: {both}");
+        }
+    }
     assert!(said.contains("3. ") && said.contains("listening"), "{said}");
     for seat in own.sandbox.seats() {
         for secret in [

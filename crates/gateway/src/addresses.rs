@@ -73,6 +73,11 @@ pub fn candidates(listed: &[Listed]) -> Vec<Candidate> {
     found.into_iter().collect()
 }
 
+/// Those of this machine now; none where the system does not say.
+pub fn here() -> Vec<Candidate> {
+    candidates(&list().unwrap_or_default())
+}
+
 /// 100.64.0.0/10. Carriers use it too, so it alone does not tell Tailscale.
 fn is_shared(ip: Ipv4Addr) -> bool {
     let [first, second, ..] = ip.octets();

@@ -32,8 +32,8 @@ pub struct Found {
     pub claude: Option<PathBuf>,
     /// Lock directories of Claude Code's that are there, and how long they have been.
     pub locks: Vec<(PathBuf, SignedDuration)>,
-    /// The log's last warnings and errors.
-    pub troubles: Vec<String>,
+    /// The logs that were read, each with its last warnings and errors.
+    pub logs: Vec<(PathBuf, Vec<String>)>,
     /// How many devices there are, and how many of them are shut out.
     pub devices: (usize, usize),
 }
@@ -91,16 +91,18 @@ pub fn report(found: &Found) -> String {
             }
         }
     }
-    line(
-        "troubles",
-        if found.troubles.is_empty() {
-            "none in the log"
-        } else {
-            "the last ones in the log:"
-        },
-    );
-    for trouble in &found.troubles {
-        let _ = writeln!(text, "  {trouble}");
+    if found.logs.is_empty() {
+        line("troubles", "there is no log");
+    }
+    for (log, troubles) in &found.logs {
+        let of_it = match troubles.is_empty() {
+            true => "none in",
+            false => "the last ones in",
+        };
+        let _ = writeln!(text, "{:<10} {of_it} {}", "troubles", log.display());
+        for trouble in troubles {
+            let _ = writeln!(text, "  {trouble}");
+        }
     }
     redacted(&text, &found.home)
 }
@@ -236,8 +238,22 @@ mod tests {
             system: "linux".into(),
             ..Found::default()
         });
-        for words in ["not running", "none is held", "none in the log"] {
+        for words in ["not running", "none is held", "there is no log"] {
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn each_log_is_named_with_the_troubles_that_it_has() {
+        let text = report(&Found {
+            home: "/home/me".into(),
+            logs: vec![
+                ("/home/me/log/app.log".into(), vec!["WARN one".into()]),
+                ("/home/me/log/router.log".into(), Vec::new()),
+            ],
+            ..Found::default()
+        });
+        let want = "troubles   the last ones in ~/log/app.log\n  WARN one\ntroubles   none in ~/log/router.log\n";
+        assert!(text.ends_with(want), "{text}");
     }
 }

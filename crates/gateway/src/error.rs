@@ -181,7 +181,7 @@ impl ProxyError {
     fn sentence(&self, now: Timestamp, zone: &TimeZone) -> String {
         match self {
             Self::WrongKey { .. } => "Claude Proxy Router does not know this key. Nothing was forwarded. On the machine it runs on, \
-                 `claude-proxy-router key` shows the address and key to use."
+                 `claude-proxy-router devices add NAME` makes one and shows what to set."
                 .into(),
             Self::FromWebPage => "Claude Proxy Router does not answer web pages.".into(),
             Self::ForeignHost => "Claude Proxy Router was addressed by a name that is not its own. Use its IP address.".into(),
@@ -397,6 +397,15 @@ mod tests {
                 "{error:?}"
             );
             assert!(response.headers().contains_key(KIND));
+        }
+    }
+
+    #[test]
+    fn a_device_whose_key_is_wrong_is_told_of_one_of_its_own_and_never_of_the_first_devices() {
+        for login_mode in [false, true] {
+            let said = ProxyError::WrongKey { login_mode }.sentence(at(NOW), &TimeZone::UTC);
+            assert!(said.contains("`claude-proxy-router devices add NAME`"), "{said}");
+            assert!(!said.contains("claude-proxy-router key"), "{said}");
         }
     }
 

@@ -118,6 +118,11 @@ impl Paths {
         self.logs.join("router.log")
     }
 
+    /// The log of the app.
+    pub fn app_log(&self) -> PathBuf {
+        self.logs.join("app.log")
+    }
+
     /// The router that this machine's own `exec` goes to.
     pub fn joined(&self) -> PathBuf {
         match self.config.file_name().is_some_and(|name| name == "config.json") {

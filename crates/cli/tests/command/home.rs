@@ -165,7 +165,7 @@ impl Home {
         let standing = async {
             loop {
                 let said = self.output().split_off(before);
-                if said.contains(&format!(":{port}")) && said.contains("claude-proxy-router key") {
+                if said.contains(&format!(":{port}")) && said.contains("claude-proxy-router devices add NAME") {
                     return true;
                 }
                 if let Some(status) = process.try_wait().unwrap() {

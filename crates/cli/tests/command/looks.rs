@@ -1,12 +1,15 @@
 //! What the commands say of a router that runs, and of one that does not.
 
+use std::io;
 use std::net::Ipv4Addr;
+use std::process::Stdio;
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
-use crate::home::{Home, KEY, are_read, free_port, labels};
+use crate::home::{GUARD, Home, KEY, are_read, free_port, labels};
 
 #[tokio::test]
 async fn status_shows_the_seats_as_a_table_and_as_json() {
@@ -35,6 +38,37 @@ async fn status_shows_the_seats_as_a_table_and_as_json() {
     for cell in ["max", "10 %", "ready", "just now"] {
         assert!(row.contains(cell), "{row}");
     }
+}
+
+#[tokio::test]
+async fn a_command_whose_words_nobody_reads_any_more_ends_quietly() {
+    let home = Home::new().await;
+    let _running = home.start().await;
+    home.run(&["devices", "add", "laptop"]).await;
+    for arguments in [
+        &["status"][..],
+        &["status", "--json"],
+        &["key"],
+        &["devices", "revoke", "laptop"],
+    ] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut command = home.command(arguments);
+        let process = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        // It holds our end of the pipe.
+        drop(command);
+        let ended = timeout(GUARD, process.wait_with_output())
+            .await
+            .expect("it ends")
+            .unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!((ended.status.code(), said.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+    let devices = home.run(&["devices", "list"]).await;
+    assert!(
+        devices.out.contains("laptop (shut out)"),
+        "what it was told to do is done: {devices:?}"
+    );
 }
 
 #[tokio::test]

@@ -67,7 +67,7 @@ impl Renewer {
         posted: &Secret,
         pair: &Pair,
     ) -> Result<Put, RefreshError> {
-        for _ in 1..STORAGE_TRIES {
+        for _ in 0..STORAGE_TRIES {
             let (renewer, profile, place) = (self.clone(), profile.clone(), place.clone());
             let (posted, pair) = (posted.clone(), pair.clone());
             let put;

@@ -527,6 +527,27 @@ async fn lk_04_a_lock_that_another_took_from_us_stays_and_nothing_is_overwritten
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_twentieth_try_for_the_storage_lock_still_saves_a_new_pair() {
+    let bench = Bench::slow_tokens(vec![expired("A")], 20_000).await;
+    bench.pass(3).await;
+    let storage = locks(&bench.dir("A"))[2].clone();
+    fs::create_dir(&storage).unwrap();
+    // Its holder lives when the pair arrives.
+    let touched = SystemTime::UNIX_EPOCH + Duration::from_secs(T.unsigned_abs() + 20);
+    File::open(&storage).unwrap().set_modified(touched).unwrap();
+    while posts(&bench) == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // One try at once, eighteen more by now, and one to come.
+    tokio::time::sleep(Duration::from_millis(1_850)).await;
+    assert_eq!(login(&bench, "A")["refreshToken"], "rt-A");
+    fs::remove_dir(&storage).unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(login(&bench, "A")["refreshToken"], bench.sandbox.refresh_token("A"));
+    assert_eq!(bench.seat("A").login, None, "it never was in memory alone");
+}
+
+#[tokio::test(start_paused = true)]
 async fn lk_05_without_a_lock_nothing_is_renewed_and_the_reason_is_told_seldom() {
     let (log, _guard) = Log::of_this_test();
     let name = "d".repeat(253); // with `.lock` behind it, too long for a name

@@ -150,6 +150,27 @@ async fn rt_04_a_conversation_stays_where_it_is_unless_another_seat_is_clearly_f
 }
 
 #[tokio::test(start_paused = true)]
+async fn rt_04_by_price_a_conversation_stays_while_its_cache_is_warm_and_its_seat_is_not_nearly_full() {
+    let seats = vec![seat("A", 0.10, 0.10).cost(0.08), seat("B", 0.10, 0.60)];
+    let bench = Bench::with(seats, json!({"routing": "price"})).await;
+    let turn = async |number| bench.send(messages(&later_turn("user_1", "first words", number))).await;
+    for number in 1..=11 {
+        turn(number).await;
+    }
+    assert_eq!(
+        bench.tokens(MESSAGES),
+        ["tok-A"; 11],
+        "A had most to spare, and is warm"
+    );
+    bench.send(messages(&later_turn("user_2", "other words", 1))).await;
+    assert_eq!(bench.tokens(MESSAGES)[11], "tok-B", "a new one has no cache to lose");
+    turn(12).await;
+    assert_eq!(bench.tokens(MESSAGES)[12], "tok-A", "at 98 %");
+    turn(13).await;
+    assert_eq!(bench.tokens(MESSAGES)[13], "tok-B", "A is full now");
+}
+
+#[tokio::test(start_paused = true)]
 async fn rt_04_a_new_conversation_takes_the_freest_seat() {
     let seats = vec![seat("A", 0.40, 0.10).cost(0.02), seat("B", 0.41, 0.10).cost(0.02)];
     let bench = Bench::with(seats, json!({})).await;
