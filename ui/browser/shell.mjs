@@ -121,10 +121,10 @@ export const answers = {
     url: 'http://100.84.12.1:18787',
   },
   test: [
-    { step: 'listen', ok: true, words: '' },
-    { step: 'ping', ok: true, words: '' },
-    { step: 'ping', ok: true, words: '' },
-    { step: 'upstream', ok: true, words: '' },
+    { step: 'listen', ok: true, words: '', kind: null, ms: 2 },
+    { step: 'ping', ok: true, words: '', kind: null, ms: 4 },
+    { step: 'ping', ok: true, words: '', kind: null, ms: 5 },
+    { step: 'upstream', ok: true, words: '', kind: null, ms: 212 },
   ],
   connect: {
     login: {

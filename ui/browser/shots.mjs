@@ -14,10 +14,9 @@ const portBusy = { router: { state: 'failed', code: 'portBusy', words: 'port 187
 /** Five accounts of which two were read: one from the Keychain, one from its file. */
 const read = {
   ...snapshots.five,
-  seats: snapshots.five.seats.map((seat, index) => (index === 0 ? { ...seat, dirs: ['/Users/owner/.claude'] } : seat)),
   reads: [
-    { what: '/Users/owner/.claude-1/.credentials.json', when: snapshots.five.now - 74_000, why: 'first' },
-    { what: 'Keychain item Claude Code-credentials', when: snapshots.five.now - 14_400, why: 'renewal' },
+    { what: '/Users/owner/.claude-1/.credentials.json', seat: snapshots.five.seats[1].label, when: snapshots.five.now - 74_000, why: 'first' },
+    { what: 'Keychain item Claude Code-credentials', seat: snapshots.five.seats[0].label, when: snapshots.five.now - 14_400, why: 'renewal' },
   ],
 };
 
@@ -66,9 +65,9 @@ export const shots = [
     } },
   { name: 'onboarding-4-checking', page: 'onboarding', facts: { firstRun: true }, step: 4, answers: { test: 'never' } },
   { name: 'onboarding-4-failed', page: 'onboarding', facts: { firstRun: true }, step: 4, answers: { test: [
-      { step: 'listen', ok: true, words: '' },
-      { step: 'ping', ok: true, words: '' },
-      { step: 'upstream', ok: false, words: 'the router could not ask Anthropic: unreachable' },
+      { step: 'listen', ok: true, words: '', kind: null, ms: 2 },
+      { step: 'ping', ok: true, words: '', kind: null, ms: 4 },
+      { step: 'upstream', ok: false, words: 'the router could not ask Anthropic: unreachable', kind: 'unreachable', ms: 12 },
     ] } },
   { name: 'onboarding-5-waiting', page: 'onboarding', facts: { firstRun: true }, step: 5, then: copyBlock },
   { name: 'onboarding-5-token', page: 'onboarding', facts: { firstRun: true }, step: 5, then: async (page) => page.getByText('It has no login').or(page.getByText('로그인이 없어요')).click() },

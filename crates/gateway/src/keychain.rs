@@ -62,12 +62,12 @@ impl Keychain {
         Ok(items::names(profile).into_iter().find_map(named))
     }
 
-    /// The document in the item of that service.
-    fn secret(&self, service: &str, asking: &Asking<'_>) -> Result<Document, CredentialError> {
+    /// The document in the item of that service, which is `profile`'s.
+    fn secret(&self, profile: &Profile, service: &str, asking: &Asking<'_>) -> Result<Document, CredentialError> {
         if self.refusals.last(service, asking.now) {
             return Err(KeychainError::Permission.into());
         }
-        asking.note(&format!("Keychain item {service}"));
+        asking.note(format!("Keychain item {service}"), &profile.dir);
         let found = security::find(&*self.tool, service, &self.account);
         match found {
             Ok(Found::Value(text)) => {
@@ -103,7 +103,7 @@ impl Store for Keychain {
 
     fn read(&self, profile: &Profile, asking: &Asking<'_>) -> Result<Document, CredentialError> {
         let item = match self.item(profile) {
-            Ok(Some((name, _))) => self.secret(&name.service, asking),
+            Ok(Some((name, _))) => self.secret(profile, &name.service, asking),
             Ok(None) => Err(CredentialError::LoggedOut),
             Err(error) => Err(error.into()),
         };
@@ -123,7 +123,7 @@ impl Store for Keychain {
     fn read_at(&self, profile: &Profile, place: &Place, asking: &Asking<'_>) -> Result<Document, CredentialError> {
         match place {
             Place::File => Files.read(profile, asking),
-            Place::Item(service) => self.secret(service, asking),
+            Place::Item(service) => self.secret(profile, service, asking),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The router: it lets the owner's devices in, gives each request to the seat with the most room, and hands on what
+//! The router: it lets the owner's devices in, gives each request to the seat with room to spare, and hands on what
 //! comes back as it came.
 //!
 //! [`Gateway`] is the whole of it on whatever runtime it is given; [`start`] runs one on a thread of its own, with real
@@ -92,7 +92,7 @@ use crate::refresh::Renewer;
 use crate::roster::Roster;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
-use crate::snapshot::{Read, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// What the gateway needs of the outside.
 #[derive(Clone)]
@@ -332,14 +332,14 @@ impl Gateway {
             .look(|pool, now| pool.standings(request, now).map(stand).collect())
     }
 
-    /// The router as it is now. `listening` and `sandbox` are told by whoever opened the sockets.
+    /// The router as it is now. `listening` and `sandbox` are told by whoever opened the sockets, who alone can add the
+    /// address for devices and what keeps a socket closed.
     pub fn snapshot(&self, listening: &[SocketAddr], sandbox: bool) -> Snapshot {
-        let seats = self.proxy.roster.seats();
+        let (seats, reads) = (self.proxy.roster.seats(), self.driver.renewer.reads.all());
         self.proxy.scheduler.look(|pool, now| {
             let mut snapshot = snapshot::of(pool, &seats, now);
             snapshot.started_at = Some(self.started_at.as_second());
             snapshot.listening = listening.iter().map(ToString::to_string).collect();
-            snapshot.address = snapshot::address(listening);
             snapshot.sandbox = sandbox;
             snapshot.routing.paused = self.settings.now().paused;
             snapshot.devices = self.proxy.devices.list();
@@ -358,7 +358,7 @@ impl Gateway {
             snapshot
                 .problems
                 .extend(snapshot::store_problem(self.recorder.trouble()));
-            snapshot.reads = self.driver.renewer.reads.all().into_iter().map(Read::from).collect();
+            snapshot.reads = reads.into_iter().map(|read| snapshot::read(read, &seats)).collect();
             snapshot
         })
     }

@@ -44,7 +44,8 @@ pub struct PingError {
 }
 
 impl PingError {
-    fn word(&self) -> &'static str {
+    /// The step, as a word for programs.
+    pub const fn word(&self) -> &'static str {
         match self.step {
             Step::Name => "name",
             Step::Connect => "connect",

@@ -1,7 +1,8 @@
 //! What was read of the owner's logins: which item or file, when last, and why. For the owner's eyes; names only.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub enum Why {
 pub struct Read {
     /// The item's name, or the file's path.
     pub what: String,
+    /// The configuration directory whose login it is.
+    pub dir: PathBuf,
     /// When it was.
     pub when: Timestamp,
     /// Why.
@@ -40,24 +43,27 @@ pub struct Read {
 
 /// The last reading of each thing.
 #[derive(Debug, Default)]
-pub struct Reads(Mutex<BTreeMap<String, (Timestamp, Why)>>);
+pub struct Reads(Mutex<BTreeMap<String, Read>>);
 
 impl Reads {
-    /// Notes that `what` was read.
-    pub fn note(&self, what: &str, asking: &Asking<'_>) {
-        let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reads.insert(what.to_owned(), (asking.now, asking.why));
+    /// Notes that `what` was read, for the login of the directory `dir`.
+    pub fn note(&self, what: String, dir: &Path, asking: &Asking<'_>) {
+        let read = Read {
+            what: what.clone(),
+            dir: dir.to_owned(),
+            when: asking.now,
+            why: asking.why,
+        };
+        self.lock().insert(what, read);
     }
 
     /// The readings, by name.
     pub fn all(&self) -> Vec<Read> {
-        let reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = |(what, (when, why)): (&String, &(Timestamp, Why))| Read {
-            what: what.clone(),
-            when: *when,
-            why: *why,
-        };
-        reads.iter().map(read).collect()
+        self.lock().values().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Read>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,8 +79,8 @@ pub struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Notes that `what` is read.
-    pub fn note(&self, what: &str) {
-        self.reads.note(what, self);
+    /// Notes that `what` is read, for the login of the directory `dir`.
+    pub fn note(&self, what: String, dir: &Path) {
+        self.reads.note(what, dir, self);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use crate::connect;
@@ -30,6 +31,10 @@ pub struct Step {
     pub ok: bool,
     /// What was found, in words.
     pub words: String,
+    /// Why it failed, as a word for programs.
+    pub kind: Option<String>,
+    /// How long it took, in milliseconds.
+    pub ms: u64,
 }
 
 /// Why a step failed.
@@ -51,12 +56,17 @@ enum Fault {
     Trouble(u16),
 }
 
-impl Step {
-    fn new(step: &str, outcome: Result<String, Fault>) -> Self {
-        Self {
-            step: step.to_owned(),
-            ok: outcome.is_ok(),
-            words: outcome.unwrap_or_else(|fault| fault.to_string()),
+impl Fault {
+    /// The word for programs. The router's own refusals keep theirs, and so do the steps of a ping.
+    fn kind(&self) -> &str {
+        match self {
+            Self::NotListening => "not_listening",
+            Self::Ping(failed) => failed.word(),
+            Self::Request(_) => "internal",
+            Self::NoAnswer => "no_answer",
+            Self::NotAsked(kind) => kind,
+            Self::LoginRefused { .. } => "login_refused",
+            Self::Trouble(_) => "trouble",
         }
     }
 }
@@ -64,25 +74,42 @@ impl Step {
 /// Tries the sockets `at` which the router listens, and `router` itself, with the first device's `key`. A step that
 /// fails is the last one.
 pub async fn run(at: &[SocketAddr], key: &str, router: axum::Router) -> Vec<Step> {
-    let mut steps = Vec::new();
-    let words: Vec<String> = at.iter().map(ToString::to_string).collect();
-    steps.push(Step::new(
-        "listen",
-        match words.is_empty() {
-            false => Ok(format!("listening on {}", words.join(" and "))),
-            true => Err(Fault::NotListening),
-        },
-    ));
+    let mut steps = vec![step("listen", async { listening(at) }).await];
     for &address in at {
-        let url = connect::url(reachable(address), address.port());
-        let pinged = ping::ping(&url, key, LIMIT).await;
-        let outcome = pinged.map(|()| format!("{url} answers"));
-        steps.push(Step::new("ping", outcome.map_err(Fault::Ping)));
+        steps.push(step("ping", call(address, key)).await);
     }
     if steps.iter().all(|step| step.ok) {
-        steps.push(Step::new("upstream", ask(key, router).await));
+        steps.push(step("upstream", ask(key, router)).await);
     }
     steps
+}
+
+/// Takes the step of that name, and measures how long it takes.
+async fn step(name: &str, outcome: impl Future<Output = Result<String, Fault>>) -> Step {
+    let began = Instant::now();
+    let outcome = outcome.await;
+    Step {
+        step: name.to_owned(),
+        ok: outcome.is_ok(),
+        kind: outcome.as_ref().err().map(|fault| fault.kind().to_owned()),
+        words: outcome.unwrap_or_else(|fault| fault.to_string()),
+        ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn listening(at: &[SocketAddr]) -> Result<String, Fault> {
+    let words: Vec<String> = at.iter().map(ToString::to_string).collect();
+    match words.is_empty() {
+        false => Ok(format!("listening on {}", words.join(" and "))),
+        true => Err(Fault::NotListening),
+    }
+}
+
+/// Calls the router at its own socket.
+async fn call(address: SocketAddr, key: &str) -> Result<String, Fault> {
+    let url = connect::url(reachable(address), address.port());
+    ping::ping(&url, key, LIMIT).await?;
+    Ok(format!("{url} answers"))
 }
 
 /// Where this machine reaches a socket that listens on all addresses.
@@ -131,25 +158,70 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_step_goes_well_where_anthropic_was_reached_with_a_good_login() {
-        for (status, kind, want) in [
-            (200, None, Ok("Anthropic answers (200), through work")),
-            (429, None, Ok("Anthropic answers (429), through work")),
-            (401, None, Err("Anthropic refused the login of work (401)")),
-            (403, None, Err("Anthropic refused the login of work (403)")),
-            (529, None, Err("Anthropic answers with 529")),
-            (503, Some("no_seat"), Err("the router could not ask Anthropic: no_seat")),
+        for (status, refusal, want, kind) in [
+            (200, None, "Anthropic answers (200), through work", None),
+            (429, None, "Anthropic answers (429), through work", None),
+            (
+                401,
+                None,
+                "Anthropic refused the login of work (401)",
+                Some("login_refused"),
+            ),
+            (
+                403,
+                None,
+                "Anthropic refused the login of work (403)",
+                Some("login_refused"),
+            ),
+            (529, None, "Anthropic answers with 529", Some("trouble")),
+            (
+                503,
+                Some("no_seat"),
+                "the router could not ask Anthropic: no_seat",
+                Some("no_seat"),
+            ),
         ] {
             let answer = async move || {
                 let answer = Response::builder().status(status).header(forward::SERVED_BY, "work");
-                let answer = match kind {
+                let answer = match refusal {
                     Some(kind) => answer.header(error::KIND, kind),
                     None => answer,
                 };
                 answer.body(Body::empty()).unwrap()
             };
-            let said = ask("rk-test-0001", axum::Router::new().fallback(answer)).await;
-            let said = said.map_err(|fault| fault.to_string());
-            assert_eq!(said, want.map(str::to_owned).map_err(str::to_owned));
+            let router = axum::Router::new().fallback(answer);
+            let said = step("upstream", ask("rk-test-0001", router)).await;
+            assert_eq!((said.words.as_str(), said.kind.as_deref()), (want, kind));
+            assert_eq!((said.step.as_str(), said.ok), ("upstream", kind.is_none()));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_tells_how_long_it_took() {
+        let slow = async || {
+            tokio::time::sleep(Duration::from_millis(212)).await;
+            Response::new(Body::empty())
+        };
+        let router = axum::Router::new().fallback(slow);
+        assert_eq!(step("upstream", ask("rk-test-0001", router)).await.ms, 212);
+    }
+
+    #[tokio::test]
+    async fn each_failure_has_a_word_of_its_own() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        for (at, want) in [
+            (&[][..], [("listen", Some("not_listening"))].as_slice()),
+            (&[silent], &[("listen", None), ("ping", Some("connect"))]),
+        ] {
+            let steps = run(at, "rk-test-0001", axum::Router::new()).await;
+            let told: Vec<_> = steps
+                .iter()
+                .map(|step| (step.step.as_str(), step.kind.as_deref()))
+                .collect();
+            assert_eq!(told, want);
         }
     }
 }

@@ -6,12 +6,13 @@ mod next;
 mod seat;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use jiff::Timestamp;
 use pool::{Account, AccountId, Policy, Pool, Trouble};
 use serde::{Deserialize, Serialize};
 
+use crate::addresses::{self, Candidate};
 use crate::reads;
 use crate::record::SwitchRecord;
 use crate::recorder;
@@ -111,10 +112,14 @@ pub fn nothing(now: Timestamp) -> Snapshot {
     of(&Pool::new(Policy::default(), 0), &BTreeMap::new(), now)
 }
 
-/// The address to give to devices: one that others can reach, if there is one.
-pub fn address(listening: &[SocketAddr]) -> Option<String> {
-    let reachable = listening.iter().find(|address| !address.ip().is_loopback());
-    reachable.or(listening.first()).map(ToString::to_string)
+/// The address to give to devices, of a machine that has the addresses in `candidates`.
+pub fn address(listening: &[SocketAddr], candidates: &[Candidate]) -> Option<String> {
+    let ips: Vec<IpAddr> = listening.iter().map(SocketAddr::ip).collect();
+    let best = addresses::best(&ips, candidates);
+    let own = listening.iter().find(|address| address.ip() == best);
+    // Where all addresses are listened on, each has the same port.
+    let port = own.or(listening.first())?.port();
+    Some(SocketAddr::new(best, port).to_string())
 }
 
 /// How seats are chosen.
@@ -291,19 +296,22 @@ pub enum ProblemKind {
 pub struct Read {
     /// `Keychain item NAME`, or a file's path.
     pub what: String,
+    /// The label of the seat whose login it holds, where that is known.
+    pub seat: Option<String>,
     /// When it was read last.
     pub when: i64,
     /// What for.
     pub why: ReadWhy,
 }
 
-impl From<reads::Read> for Read {
-    fn from(read: reads::Read) -> Self {
-        Self {
-            what: read.what,
-            when: read.when.as_second(),
-            why: read.why,
-        }
+/// A reading, told with the seat that its directory belongs to.
+pub fn read(read: reads::Read, seats: &BTreeMap<AccountId, Seat>) -> Read {
+    let seat = seats.values().find(|seat| seat.dirs.contains(&read.dir));
+    Read {
+        what: read.what,
+        seat: seat.map(|seat| seat.label.clone()),
+        when: read.when.as_second(),
+        why: read.why,
     }
 }
 
@@ -314,7 +322,35 @@ mod tests {
 
     use ts_rs::{Config, TS};
 
-    use super::Snapshot;
+    use super::{Snapshot, address};
+    use crate::addresses::{Candidate, Kind};
+
+    #[test]
+    fn the_address_to_give_to_devices_is_one_that_they_can_call() {
+        let candidate = |kind, ip: &str| Candidate {
+            kind,
+            ip: ip.parse().unwrap(),
+            interface: "x".into(),
+        };
+        let here = [
+            candidate(Kind::Loopback, "127.0.0.1"),
+            candidate(Kind::Tailscale, "100.64.0.9"),
+            candidate(Kind::Lan, "192.168.1.20"),
+        ];
+        for (listening, want) in [
+            (&[][..], None),
+            (&["127.0.0.1:18787"], Some("127.0.0.1:18787")),
+            (&["127.0.0.1:1", "192.168.1.20:2"], Some("192.168.1.20:2")),
+            (&["0.0.0.0:18787"], Some("100.64.0.9:18787")),
+            (&["[::]:18787"], Some("100.64.0.9:18787")),
+            (&["[::1]:18787"], Some("[::1]:18787")),
+        ] {
+            let sockets: Vec<_> = listening.iter().map(|address| address.parse().unwrap()).collect();
+            assert_eq!(address(&sockets, &here).as_deref(), want, "{listening:?}");
+        }
+        let alone = ["0.0.0.0:18787".parse().unwrap()];
+        assert_eq!(address(&alone, &[]).as_deref(), Some("127.0.0.1:18787"));
+    }
 
     /// `UPDATE=1` writes what it would compare.
     #[test]

@@ -14,12 +14,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::Gateway;
 use crate::control::{Command, CommandError, Reply};
 use crate::listen::{Door, Doors};
 use crate::selftest::{self, Step};
-use crate::snapshot::{Problem, ProblemKind, Snapshot};
+use crate::snapshot::{self, Problem, ProblemKind, Snapshot};
 use crate::store::Wanted;
+use crate::{Gateway, addresses};
 
 pub use settings::set;
 
@@ -41,7 +41,9 @@ pub struct Running {
 impl Running {
     /// The router as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        let mut snapshot = self.gateway.snapshot(&self.doors.those(Door::Open), self.sandbox);
+        let open = self.doors.those(Door::Open);
+        let mut snapshot = self.gateway.snapshot(&open, self.sandbox);
+        snapshot.address = snapshot::address(&open, &addresses::here());
         let words = |door| self.doors.those(door).into_iter().map(|address| address.to_string());
         snapshot.waiting = words(Door::Waiting).chain(words(Door::Taken)).collect();
         let problem = |door, kind, words: fn(SocketAddr) -> String| {

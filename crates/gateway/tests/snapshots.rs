@@ -203,7 +203,8 @@ fn serving(seats: Vec<SeatView>) -> Snapshot {
         }),
         problems: Vec::new(),
         reads: vec![Read {
-            what: "Claude Code-credentials".into(),
+            what: "Keychain item Claude Code-credentials".into(),
+            seat: seats.first().map(|seat| seat.label.clone()),
             when: NOW - 4 * HOUR,
             why: ReadWhy::Renewal,
         }],

@@ -144,7 +144,7 @@ fn what_ends_with_the_process_is_no_news() {
             pool.settle(lease, &End::Abandoned, at(0));
         }),
         ("an answer about the request itself", |pool| {
-            hear(pool, Outcome::PassedOn)
+            hear(pool, Outcome::PassedOn);
         }),
         ("a service that is overloaded", |pool| hear(pool, Outcome::Overloaded)),
         ("a single failure", |pool| hear(pool, Outcome::Faulty)),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { addressBeside, countdown, DASH, family, hour, middle, moment, ordinal, percent, plan, reset, seconds, span, thousands, time, tokens, weekday, type Style } from './format';
+import { addressBeside, countdown, DASH, family, hour, middle, moment, ordinal, percent, plan, reset, seconds, span, thousands, time, tokens, took, weekday, type Style } from './format';
 
 const en: Style = { language: 'en', hour12: false, zone: 'UTC', percent: 'used', resets: 'left' };
 const ko: Style = { ...en, language: 'ko' };
@@ -107,6 +107,7 @@ test('counts are short', () => {
   expect([tokens(40), tokens(400), tokens(48_200), tokens(612_000), tokens(1_204_000), tokens(null)].map(plain)).toEqual(['40', '0.4 k', '48.2 k', '612 k', '1.2 M', DASH]);
   expect([thousands(3_415), thousands(212), thousands(1_234_567)].map(plain)).toEqual(['3 415', '212', '1 234 567']);
   expect([seconds(2_140, 'en'), seconds(2_140, 'ko')].map(plain)).toEqual(['2.1 s', '2.1초']);
+  expect([took(0, 'en'), took(212, 'en'), took(2_140, 'en')].map(plain)).toEqual(['< 1 ms', '212 ms', '2.1 s']);
 });
 
 test('names are short', () => {

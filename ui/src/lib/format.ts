@@ -120,6 +120,9 @@ export function tokens(count: number | null | undefined): string {
 /** Milliseconds as seconds: `2.1 s`. */
 export const seconds = (ms: number, language: Language) => (ms / 1_000).toFixed(1) + (language === 'ko' ? '초' : `${THIN}s`);
 
+/** How long something short took: `212 ms`, from a second on `2.1 s`. */
+export const took = (ms: number, language: Language) => (ms >= 1_000 ? seconds(ms, language) : `${ms < 1 ? '<\u202f1' : ms}${THIN}ms`);
+
 /** A whole number with thin spaces between its thousands. */
 export const thousands = (count: number) => String(count).replace(/\B(?=(\d{3})+$)/g, THIN);
 

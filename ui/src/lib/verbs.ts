@@ -76,7 +76,14 @@ export type TokenRow = {
 export type Address = { kind: 'loopback' | 'tailscale' | 'lan'; ip: string; interface: string };
 
 /** One step of the test; the first that fails is the last. `ping` comes once for each address. */
-export type Step = { step: 'listen' | 'ping' | 'upstream'; ok: boolean; words: string };
+export type Step = {
+  step: 'listen' | 'ping' | 'upstream';
+  ok: boolean;
+  words: string;
+  /** Why it failed, in a word. */
+  kind: string | null;
+  ms: number;
+};
 
 export type Answers = {
   status: Snapshot;

@@ -24,10 +24,10 @@ const world = {
   },
   connect: { block: 'export ANTHROPIC_AUTH_TOKEN=x' },
   test: [
-    { step: 'listen', ok: true, words: '' },
-    { step: 'ping', ok: true, words: '' },
-    { step: 'ping', ok: true, words: '' },
-    { step: 'upstream', ok: true, words: '' },
+    { step: 'listen', ok: true, words: '', kind: null, ms: 0 },
+    { step: 'ping', ok: true, words: '', kind: null, ms: 4 },
+    { step: 'ping', ok: true, words: '', kind: null, ms: 5 },
+    { step: 'upstream', ok: true, words: '', kind: null, ms: 212 },
   ],
   launch_at_login: { state: 'off' },
 };
@@ -156,7 +156,7 @@ test('a choice that is refused keeps the step and says why', async () => {
   expect(screen.getByRole('alert').textContent).toBe('The address is not there.');
 });
 
-const failing = { test: [...world.test.slice(0, 3), { step: 'upstream', ok: false, words: 'the router could not ask Anthropic: unreachable' }] };
+const failing = { test: [...world.test.slice(0, 3), { step: 'upstream', ok: false, words: 'the router could not ask Anthropic: unreachable', kind: 'unreachable', ms: 12 }] };
 
 test('a failed test names its step and the cause in words, keeps the router’s own apart, and can be run again', async () => {
   await open('five', 4, failing);
@@ -178,6 +178,12 @@ test('after a failure the way on is to check again, and going on is a choice', a
   await settled();
   expect(step()).toBe('5');
   expect(isDefault('Finish')).toBe(true);
+});
+
+test('each step that went well says how long it took', async () => {
+  await open('five', 4);
+  const lines = screen.getAllByRole('listitem').map((line) => line.textContent?.replaceAll('\u202f', ' '));
+  expect(lines.map((line) => line?.match(/[<\d ]+ms$/)?.[0].trim())).toEqual(['< 1 ms', '4 ms', '212 ms']);
 });
 
 test('a router that does not answer is one that does not listen', async () => {

@@ -130,17 +130,18 @@ test('a notification is one switch of many', async () => {
 
 test('what was read is listed with whose it is, when and what for', async () => {
   const one = snapshot('five');
-  one.seats[0]!.dirs = ['/Users/owner/.claude'];
   one.reads = [
-    { what: 'Keychain item Claude Code-credentials', when: one.now - 4 * 3_600, why: 'renewal' },
-    { what: 'Keychain item Claude Code-credentials-0a1b2c3d', when: one.now - 26 * 3_600, why: 'first' },
-    { what: '/Users/owner/.claude-1/.credentials.json', when: one.now, why: 'changed' },
+    { what: 'Keychain item Claude Code-credentials', seat: 'Work', when: one.now - 4 * 3_600, why: 'renewal' },
+    { what: 'Keychain item Claude Code-credentials-0a1b2c3d', seat: 'Lab', when: one.now - 26 * 3_600, why: 'first' },
+    { what: 'Keychain item Claude Code-credentials-4e5f6071', seat: null, when: one.now - 26 * 3_600, why: 'first' },
+    { what: '/Users/owner/.claude-1/.credentials.json', seat: 'Home', when: one.now, why: 'changed' },
   ];
   await open('privacy', {}, one);
   const rows = within(screen.getByRole('region', { name: 'What we read' }));
   const said = (text: string | RegExp) => rows.getByText(text).closest('div')?.textContent?.replace(/\s+/g, ' ').trim();
   expect(said('Work')).toMatch(/Keychain item “Claude Code-credentials” · To renew it Today \d\d:54$/);
-  expect(said(/0a1b2c3d/)).toMatch(/^Keychain item “Claude Code-credentials-0a1b2c3d” It was new [A-Z]/);
+  expect(said('Lab')).toMatch(/Keychain item “Claude Code-credentials-0a1b2c3d” · It was new [A-Z]/);
+  expect(said(/4e5f6071/)).toMatch(/^Keychain item “Claude Code-credentials-4e5f6071” It was new [A-Z]/);
   expect(said('Home')).toContain('/Users/owner/.claude-1/.credentials.json · It had changed');
 });
 

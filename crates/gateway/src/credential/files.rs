@@ -34,7 +34,7 @@ impl Store for Files {
             ReadError::Absent => CredentialError::LoggedOut,
             error => CredentialError::Unreadable(error),
         })?;
-        asking.note(&path.display().to_string());
+        asking.note(path.display().to_string(), &profile.dir);
         Document::parse(text, Place::File).ok_or(CredentialError::Unreadable(ReadError::Damaged))
     }
 

@@ -26,7 +26,7 @@ impl Running {
 
     /// The addresses worth offering, and the one to tell another device.
     pub(super) fn addresses(&self) -> Reply {
-        let candidates = here();
+        let candidates = addresses::here();
         let url = self.url(&candidates);
         Ok(json!({"candidates": reply(candidates)?, "url": url}))
     }
@@ -47,7 +47,7 @@ impl Running {
             );
             return Err(error.hint("add a device for it"));
         }
-        let url = self.url(&here());
+        let url = self.url(&addresses::here());
         let link = key.clone().map(|key| {
             Link {
                 url: url.clone(),
@@ -72,11 +72,6 @@ impl Running {
         let port = asked.first().map_or(config::PORT, SocketAddr::port);
         connect::url(addresses::best(&ips, candidates), port)
     }
-}
-
-/// The addresses worth offering now.
-fn here() -> Vec<Candidate> {
-    addresses::candidates(&addresses::list().unwrap_or_default())
 }
 
 impl From<DeviceError> for CommandError {

@@ -263,6 +263,7 @@ async fn kc_02_secrets_are_read_when_the_item_changed_and_not_otherwise() {
         format!("Keychain item {}", service(&bench.dir("A").display().to_string()))
     );
     assert_eq!((read.why, bench.now() - read.when <= 11), (Why::Changed, true));
+    assert_eq!(read.seat.as_deref(), Some("A"), "its name is a hash, and does not tell");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,6 +10,10 @@ export type Read = {
  */
 what: string, 
 /**
+ * The label of the seat whose login it holds, where that is known.
+ */
+seat: string | null, 
+/**
  * When it was read last.
  */
 when: number, 
