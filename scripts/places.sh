@@ -30,8 +30,11 @@ bundler=$cache/bundler/node_modules/.bin/tauri
 driver_version=2.1.0 # 3 is an alpha
 driver=$cache/tauri-driver-$driver_version/bin/tauri-driver
 
-# Debian 12's node is too old for Vite; the pages bring their own.
-node=$root/ui/node_modules/node/bin/node
+# Debian 12's node is too old for Vite, and npm under it leaves out what wants a newer one; so the pages have their own
+# before anything of theirs is installed.
+node_version=22.23.3
+node_dir=$cache/node-$node_version
+node=$node_dir/node_modules/node/bin/node
 
 # Whether there is a screen to show the app on.
 desktop() {
