@@ -21,11 +21,6 @@ impl Seats {
         self.seats.values()
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.seats.len()
-    }
-
     /// One of them.
     pub(crate) fn get(&self, id: &AccountId) -> Option<&Seat> {
         self.seats.get(id)
