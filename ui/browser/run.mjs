@@ -2,6 +2,7 @@
 // `UPDATE=1` keeps the pictures instead, `ONLY=panel-five` looks at some states alone. Without a Chromium this says so
 // and passes.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
@@ -19,13 +20,23 @@ if (!chromiumPath()) {
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const pictures = fileURLToPath(new URL('pictures/', import.meta.url));
-/** The release whose pictures are kept: another draws letters otherwise. */
-const recorded = existsSync(`${pictures}chromium`) ? readFileSync(`${pictures}chromium`, 'utf8').trim() : null;
+/** What drew the pictures that are kept: another release, or other fonts, draw letters otherwise. */
+const recorded = existsSync(`${pictures}drawn-by`) ? readFileSync(`${pictures}drawn-by`, 'utf8') : '';
 
 const [server, browser] = [await serve(), await launch()];
 const version = browser.version();
+const drawnBy = [`Chromium ${version}`, ...['Inter', 'JetBrains Mono', 'Noto Sans CJK KR'].map(font)].map((line) => `${line}\n`).join('');
 const faults = [];
 let passed = 0;
+
+/** The font that the system has for that name, and its version. */
+function font(name) {
+  try {
+    return execFileSync('fc-match', ['--format=%{family[0]} %{fontversion}', name], { encoding: 'utf8' });
+  } catch {
+    return `${name}: not known`;
+  }
+}
 
 async function check(name, what) {
   try {
@@ -186,10 +197,10 @@ const TOLERANCE = 0.004;
 
 if (process.env.UPDATE) {
   mkdirSync(pictures, { recursive: true });
-  writeFileSync(`${pictures}chromium`, `${version}\n`);
+  writeFileSync(`${pictures}drawn-by`, drawnBy);
 }
-if (!process.env.UPDATE && recorded !== version) {
-  console.error(`browser: pictures are not compared, they are Chromium ${recorded}'s and this is ${version}`);
+if (!process.env.UPDATE && recorded !== drawnBy) {
+  console.error(`browser: pictures are not compared, for they were drawn by\n${recorded}and here it would be\n${drawnBy.trimEnd()}`);
 } else {
   for (const [name, theme, language] of COMPARED) {
     await check(`picture: ${name} ${theme} ${language}`, () =>
