@@ -1,4 +1,4 @@
-//! Has the recorder know what the pool knows: at once where a rest was set, else a moment later.
+//! Has the recorder know what the pool knows: in a moment where a rest was set, else a little later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,8 @@ use crate::settings::Settings;
 
 /// How long changes gather before they are noted.
 const GATHER: Duration = Duration::from_millis(250);
+/// The same where a rest was set: the request that met it goes on first, and the disk has the processor after it.
+const MOMENT: Duration = Duration::from_millis(5);
 /// How often old history is dropped.
 const TRIM_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// The longest nap while nothing changes: timers stand still while a laptop sleeps.
@@ -46,7 +48,7 @@ impl Keeper {
             }
             tokio::select! {
                 () = tokio::time::sleep(GATHER) => {}
-                () = self.scheduler.rested() => {}
+                () = self.scheduler.rested() => tokio::time::sleep(MOMENT).await,
             }
         }
     }
