@@ -73,6 +73,8 @@ async fn a_seat_that_is_full_is_not_asked_again_before_its_reset_after_a_kill_ei
     bench.sandbox.use_up("A", sandbox::Allowance::FiveHour, 1.0);
     assert_eq!(bench.turn(OPUS).await.status, 200);
     assert_eq!(bench.tokens(MESSAGES), ["tok-A", "tok-B"]);
+    // It is written in a moment, off the request's way.
+    bench.pass(1).await;
 
     let bench = bench.killed().await;
     let rest = bench.seat("A").state.words(|at| (at - T).to_string());
