@@ -131,9 +131,7 @@ fn seat(name: &str) -> Seat {
 async fn over_sandbox() -> (Sandbox, Router) {
     let sandbox = Sandbox::new(Arc::new(|| SystemClock.now().as_millisecond()));
     sandbox.add_seat(seat("A"));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(sandbox::serve(listener, sandbox.clone()));
+    let address = sandbox::serve_here(sandbox.clone()).await.unwrap();
     (sandbox, Router::new(address, &["A"]).await)
 }
 

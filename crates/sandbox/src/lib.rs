@@ -42,7 +42,7 @@ pub use oauth::{TokenPost, Verdict};
 pub use record::Recorded;
 pub use render::Cut;
 pub use seat::{Allowance, Meter, Seat};
-pub use serve::{serve, serve_tls};
+pub use serve::{serve, serve_here, serve_tls};
 pub use tls::Identity;
 
 use world::World;

@@ -1,14 +1,13 @@
 //! A whole made-up machine: the demonstration's seats behind a port, and their logins in a folder that goes with it.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
 
-use crate::{Now, demo, serve, write_logins};
+use crate::{Now, demo, serve_here, write_logins};
 
 /// The demonstration's seats, running, and logged in to in a temporary home.
 pub struct MadeUp {
@@ -27,11 +26,9 @@ impl MadeUp {
     /// If there is no port, or no room on the disk.
     pub async fn start(now: Now) -> io::Result<Self> {
         let sandbox = demo(now);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
         let home = tempfile::Builder::new().prefix("claude-proxy-router-").tempdir()?;
         let dirs = write_logins(&sandbox, home.path())?;
-        tokio::spawn(serve(listener, sandbox));
+        let address = serve_here(sandbox).await?;
         Ok(Self { home, dirs, address })
     }
 

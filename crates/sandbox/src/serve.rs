@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -28,6 +29,17 @@ pub async fn serve(listener: TcpListener, sandbox: Sandbox) {
         let socket = accept(&listener, &mut connections).await;
         connections.spawn(converse(socket, sandbox.clone()));
     }
+}
+
+/// Answers on a free port of loopback for as long as the runtime lives that this is called in. Returns where.
+///
+/// # Errors
+/// If there is no port.
+pub async fn serve_here(sandbox: Sandbox) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    tokio::spawn(serve(listener, sandbox));
+    Ok(address)
 }
 
 /// As [`serve`], over TLS with ALPN `http/1.1`.

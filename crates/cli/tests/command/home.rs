@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal};
 use sandbox::{Answer, Sandbox, Seat, SseStep};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
@@ -63,9 +63,7 @@ impl Home {
     /// One where nobody has logged in.
     pub(crate) async fn empty() -> Self {
         let sandbox = Sandbox::new(Arc::new(|| SystemClock.now().as_millisecond()));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let anthropic = listener.local_addr().unwrap();
-        tokio::spawn(sandbox::serve(listener, sandbox.clone()));
+        let anthropic = sandbox::serve_here(sandbox.clone()).await.unwrap();
         // A socket's path must be short, and the usual place for temporary files need not be.
         let dir = tempfile::Builder::new().prefix("cpr-").tempdir_in("/tmp").unwrap();
         Self {

@@ -11,7 +11,7 @@ use gateway::ports::{Clock as _, SystemClock};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
@@ -38,9 +38,7 @@ impl Own {
     /// One where nobody has logged in.
     pub(crate) async fn empty() -> Self {
         let sandbox = sandbox::demo(Arc::new(|| SystemClock.now().as_millisecond()));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let anthropic = listener.local_addr().unwrap();
-        tokio::spawn(sandbox::serve(listener, sandbox.clone()));
+        let anthropic = sandbox::serve_here(sandbox.clone()).await.unwrap();
         // A socket's path must be short.
         let dir = tempfile::Builder::new().prefix("cpr-").tempdir_in("/tmp").unwrap();
         Self {
