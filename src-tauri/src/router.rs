@@ -3,7 +3,6 @@
 //! It has a thread of its own, beside the gateway's, and needs no window: a web view that fails stops no request.
 
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use gateway::config::{Config, ConfigError};
 use gateway::control::{Command, CommandError, Commander, Reply};
 use gateway::credential::Files;
+use gateway::holder;
 use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
 use gateway::ports::{Clock as _, SystemClock};
@@ -226,7 +226,7 @@ impl Router {
                 .build()?;
             let seats = runtime.block_on(MadeUp::start(Arc::new(|| SystemClock.now().as_millisecond())))?;
             // The settings are a file, so that all else is as it is with real seats.
-            let settings = seats.settings(free_port()?).to_string();
+            let settings = seats.settings(holder::usual_port()?).to_string();
             gateway::file::save(&self.paths.config, settings.as_bytes())?;
             anyhow::Ok((runtime, seats))
         };
@@ -301,13 +301,6 @@ impl Router {
     }
 }
 
-/// The usual port if nobody listens on it, else a free one.
-fn free_port() -> io::Result<u16> {
-    let usual = TcpListener::bind((Ipv4Addr::LOCALHOST, gateway::config::PORT));
-    let listener = usual.or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
-    Ok(listener.local_addr()?.port())
-}
-
 /// Why it does not run, for a person.
 fn failed(error: &anyhow::Error) -> RouterState {
     let (code, port) = match error.downcast_ref::<StartError>() {
@@ -325,7 +318,7 @@ fn failed(error: &anyhow::Error) -> RouterState {
         code,
         words: format!("{error:#}"),
         port,
-        holder: port.and_then(gateway::holder::of).map(|holder| holder.name),
+        holder: port.and_then(holder::of).map(|holder| holder.name),
     }
 }
 

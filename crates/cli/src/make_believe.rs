@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use gateway::config::{Config, PORT};
+use gateway::config::Config;
+use gateway::holder;
 use gateway::paths::Paths;
 use gateway::ports::{Clock as _, SystemClock};
 use sandbox::Identity;
@@ -93,17 +94,10 @@ impl MadeUp {
     pub(crate) fn config(&self, port: Option<u16>) -> anyhow::Result<Config> {
         let port = match port {
             Some(port) => port,
-            None => free_port()?,
+            None => holder::usual_port()?,
         };
         // Saved, so that the other commands find this router by its settings.
         gateway::file::save(&self.paths.config, self.seats.settings(port).to_string().as_bytes())?;
         Ok(Config::load(&self.paths.config)?)
     }
-}
-
-/// The usual port if nobody listens on it, else a free one.
-fn free_port() -> anyhow::Result<u16> {
-    let usual = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, PORT));
-    let listener = usual.or_else(|_| std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
-    Ok(listener.local_addr()?.port())
 }

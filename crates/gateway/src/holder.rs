@@ -1,9 +1,11 @@
 //! Who has a port that the router wants. It is told by name, and never ended.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::PORT;
 use crate::listen::listen;
 
 /// A program that listens on a port.
@@ -36,16 +38,25 @@ pub fn free_port(addresses: &[SocketAddr]) -> Option<u16> {
         addresses.iter().map(at).all(|opened| match opened {
             Ok(_) => true,
             // An address that is not there says nothing of a port.
-            Err(error) => error.kind() == std::io::ErrorKind::AddrNotAvailable,
+            Err(error) => error.kind() == io::ErrorKind::AddrNotAvailable,
         })
     };
     (wanted.checked_add(1)?..=wanted.saturating_add(NEAR)).find(is_free)
 }
 
+/// The usual port if nobody listens on it on loopback, else a free one there.
+///
+/// # Errors
+/// If there is no free port either.
+pub fn usual_port() -> io::Result<u16> {
+    let usual = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT));
+    let listener = usual.or_else(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+    Ok(listener.local_addr()?.port())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
 
     #[tokio::test]
     async fn on_01_the_holder_of_a_port_is_told_and_another_port_proposed() {
