@@ -35,6 +35,17 @@ async fn head_of(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
+/// Reads a head. What is not a turn is answered with 404; returns whether it is one.
+async fn is_turn(stream: &mut TcpStream) -> bool {
+    let is_turn = head_of(stream).await.starts_with("POST /v1/messages");
+    if !is_turn {
+        let _ = stream
+            .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+            .await;
+    }
+    is_turn
+}
+
 #[tokio::test]
 async fn st_07_a_stream_without_a_line_end_takes_no_memory() {
     const PIECE: usize = 1 << 20;
@@ -45,11 +56,7 @@ async fn st_07_a_stream_without_a_line_end_takes_no_memory() {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
-                let head = head_of(&mut stream).await;
-                if !head.starts_with("POST /v1/messages") {
-                    let _ = stream
-                        .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
-                        .await;
+                if !is_turn(&mut stream).await {
                     return;
                 }
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -90,11 +97,7 @@ async fn sc_08_many_long_bodies_at_once_are_kept_only_as_far_as_memory_is_set_as
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut going = going.clone();
             tokio::spawn(async move {
-                let head = head_of(&mut stream).await;
-                if !head.starts_with("POST /v1/messages") {
-                    let _ = stream
-                        .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
-                        .await;
+                if !is_turn(&mut stream).await {
                     return;
                 }
                 // It takes nothing in for a while.
