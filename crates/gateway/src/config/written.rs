@@ -405,6 +405,12 @@ mod tests {
         let mut text = defaults();
         text.retain(|_, value| !value.is_null());
         text.insert("routerKey".into(), "rk-test-0001".into());
-        Config::parse(json!(text).to_string().as_bytes()).unwrap().unwrap();
+        let of = |text: &str| format!("{:?}", Config::parse(text.as_bytes()).unwrap().unwrap());
+        let usual = of(r#"{"routerKey":"rk-test-0001"}"#);
+        assert_eq!(
+            of(&json!(text).to_string()),
+            usual,
+            "what is listed is what holds where nothing is set"
+        );
     }
 }
