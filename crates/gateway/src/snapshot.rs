@@ -233,12 +233,18 @@ impl Problem {
 fn pool_problem((trouble, since): (Trouble, Timestamp)) -> Problem {
     let (kind, words) = match trouble {
         Trouble::Unreachable => (ProblemKind::Offline, "Anthropic cannot be reached"),
-        Trouble::Overloaded => (ProblemKind::Other, "Anthropic is overloaded"),
-        Trouble::Throttled => (ProblemKind::Other, "requests are throttled, whichever seat they use"),
-        Trouble::LoginsRefused => (ProblemKind::Other, "logins are refused, whichever seat they belong to"),
-        Trouble::Challenged => (ProblemKind::Other, "requests from here must pass a challenge"),
+        Trouble::Overloaded => (ProblemKind::Overloaded, "Anthropic is overloaded"),
+        Trouble::Throttled => (
+            ProblemKind::Throttled,
+            "requests are throttled, whichever seat they use",
+        ),
+        Trouble::LoginsRefused => (
+            ProblemKind::LoginsRefused,
+            "logins are refused, whichever seat they belong to",
+        ),
+        Trouble::Challenged => (ProblemKind::Challenged, "requests from here must pass a challenge"),
         Trouble::WrongPlace => (
-            ProblemKind::Other,
+            ProblemKind::WrongPlace,
             "requests from this place or network are not allowed",
         ),
     };
@@ -265,8 +271,11 @@ pub fn store_problem(trouble: Option<recorder::Trouble>) -> Option<Problem> {
                 aside.path.display()
             ),
         ),
-        Trouble::TakesNothing(why) => Problem::new(ProblemKind::Other, format!("the store takes nothing now: {why}")),
-        Trouble::None(why) => Problem::new(ProblemKind::Other, format!("there is no store in this run: {why}")),
+        Trouble::TakesNothing(why) => Problem::new(
+            ProblemKind::StoreTakesNothing,
+            format!("the store takes nothing now: {why}"),
+        ),
+        Trouble::None(why) => Problem::new(ProblemKind::NoStore, format!("there is no store in this run: {why}")),
     })
 }
 
@@ -283,10 +292,22 @@ pub enum ProblemKind {
     Offline,
     /// The settings are not valid; those before them stay in force.
     SettingsRefused,
+    /// Anthropic is overloaded.
+    Overloaded,
+    /// Anthropic throttles requests, whichever seat they use.
+    Throttled,
+    /// Anthropic refuses logins, whichever seat they belong to.
+    LoginsRefused,
+    /// Anthropic challenges requests from this network.
+    Challenged,
+    /// Anthropic does not serve this place or network.
+    WrongPlace,
     /// The store was damaged and begun anew.
     StoreMovedAside,
-    /// Something else.
-    Other,
+    /// The store takes nothing for now; what is known is written once it does.
+    StoreTakesNothing,
+    /// There is no store in this run.
+    NoStore,
 }
 
 /// Something that was read of the owner's logins.

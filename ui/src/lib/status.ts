@@ -23,6 +23,18 @@ const onlyThisMac: Button = {
   ask: { line: 'status.onlyThisMacAsk', yes: 'act.onlyThisMacYes', no: 'act.keep' },
 };
 
+/** What is said of a problem with which devices are served all the same. */
+const lines: Partial<Record<Problem['kind'], Key>> = {
+  overloaded: 'status.overloaded',
+  throttled: 'status.slowed',
+  loginsRefused: 'status.loginsRefused',
+  challenged: 'status.challenged',
+  wrongPlace: 'status.wrongPlace',
+  storeMovedAside: 'status.storeMovedAside',
+  storeTakesNothing: 'status.storeTakesNothing',
+  noStore: 'status.noStore',
+};
+
 const portOf = (address: string | null) => Number(address?.split(':').at(-1) ?? 0);
 
 /** The status line: the gravest thing first. */
@@ -163,8 +175,8 @@ export function status(snapshot: Snapshot, facts: Facts): Status {
   if (refused) {
     return { ...routing, line: { text: refused.words, refused: true }, buttons: [{ label: 'act.openSettings', act: { do: 'settings' } }] };
   }
-  const other = find('other') ?? find('storeMovedAside');
-  if (other) return { ...routing, line: { text: other.words }, buttons: [] };
+  const passing = snapshot.problems.map(({ kind }) => lines[kind]).find((key) => key !== undefined);
+  if (passing) return { ...routing, line: { key: passing }, buttons: [] };
   const throttled = snapshot.seats.filter((seat) => (seat.throttledUntil ?? 0) > snapshot.now && seat.readAt !== null);
   if (throttled.some((seat) => snapshot.now - (seat.readAt ?? 0) > STALE)) {
     return { ...routing, line: { key: 'status.throttled' }, buttons: [] };

@@ -137,7 +137,7 @@ export function aside(seat: SeatView): { text: string; old: boolean } {
 }
 
 /** What the router would not take of the settings, as far as its words tell which it is. */
-export function refusedSetting(words: string): string {
+function refusedSetting(words: string): string {
   const [, path, least, most] = words.match(/^`([^`]+)` must be(?: a number from (\d+) to (\d+))?/) ?? [];
   if (path === undefined) return words;
   const setting = path.split('.').at(-1) ?? path;
@@ -145,6 +145,9 @@ export function refusedSetting(words: string): string {
   const what = named && most ? t(`refused.${named}`, { least: least ?? '', most }) : t('refused.another', { setting });
   return t('status.settingsKept', { what });
 }
+
+/** What the router says for itself, in the reader's words where it is of a setting. */
+export const told = ({ text, refused }: { text: string; refused?: true }) => (refused ? refusedSetting(text) : text);
 
 /** The settings that are numbers in a range, and have words of their own. */
 const ranges = ['limitPct', 'reservePct', 'port', 'holdS', 'historyDays'] as const;

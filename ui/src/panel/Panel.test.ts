@@ -248,6 +248,23 @@ test('old numbers say from when they are, in the answer and at the foot', async 
   expect(text()).not.toContain('Updated');
 });
 
+test('a problem with which devices are served all the same is told in either language, in no words of the router', async () => {
+  const kinds = ['overloaded', 'throttled', 'loginsRefused', 'challenged', 'wrongPlace', 'storeMovedAside', 'storeTakesNothing', 'noStore'] as const;
+  const said = new Set<string>();
+  for (const kind of kinds) {
+    for (const language of ['en', 'ko'] as const) {
+      const problem = { kind, words: 'the router’s own words', address: null, holder: null, since: null };
+      await show({ ...snapshot('three'), problems: [problem] }, { language });
+      const { unmount } = render(Panel);
+      const line = screen.getByTestId('status').querySelector('.line')?.textContent ?? '';
+      expect(line).not.toContain(problem.words);
+      said.add(line);
+      unmount();
+    }
+  }
+  expect(said.size).toBe(2 * kinds.length);
+});
+
 test('a setting that was refused is named in words, in either language, with the way to it', async () => {
   await show(snapshot('settings-refused'));
   const { unmount } = render(Panel);

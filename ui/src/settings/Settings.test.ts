@@ -220,6 +220,16 @@ test('what is no port is said next to the field, and not sent', async () => {
   expect(said).toEqual([]);
 });
 
+test('a setting that keeps the router from starting is named in words beside the addresses', async () => {
+  const words = '`limitPct` must be a number from 1 to 100';
+  const router = { state: 'failed', code: 'settingsRefused', words } as const;
+  await show({ ...snapshot('five'), listening: [] }, { router }, { settings, addresses: { candidates: [] } });
+  place.go('network');
+  render(Settings);
+  await settled();
+  expect(screen.getByText('A setting was not applied: the limit must be 1–100%.')).toBeTruthy();
+});
+
 test('a proxy that is refused is said next to the field, which keeps what was typed', async () => {
   const set = ({ value }: { value: string | null }) => {
     if (value?.includes('@')) throw { code: 'badValue', message: '`proxy` must not hold a password' };
