@@ -1,4 +1,4 @@
-//! Has the recorder know what the pool knows: in a moment where a rest was set, else a little later.
+//! Has the recorder know what the pool knows, a quarter of a second after it changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,9 @@ use crate::recorder::Recorder;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 
-/// How long changes gather before they are noted.
+/// How long changes gather before they are noted. A rest waits like all else: to wake this task for each of them costs the
+/// request that goes on to another seat a third of the move.
 const GATHER: Duration = Duration::from_millis(250);
-/// The same where a rest was set: the request that met it goes on first, and the disk has the processor after it.
-const MOMENT: Duration = Duration::from_millis(5);
 /// How often old history is dropped.
 const TRIM_EVERY: SignedDuration = SignedDuration::from_hours(1);
 /// The longest nap while nothing changes: timers stand still while a laptop sleeps.
@@ -46,10 +45,7 @@ impl Keeper {
                 _ = changed.changed() => {}
                 () = tokio::time::sleep(NAP) => {}
             }
-            tokio::select! {
-                () = tokio::time::sleep(GATHER) => {}
-                () = self.scheduler.rested() => tokio::time::sleep(MOMENT).await,
-            }
+            tokio::time::sleep(GATHER).await;
         }
     }
 

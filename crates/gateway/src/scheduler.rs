@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use pool::{
-    AccountId, Action, Chances, End, Granted, Heard, Lease, Next, Observation, Outcome, Pool, Reason, Refusal, Request,
+    AccountId, Action, Chances, End, Granted, Heard, Lease, Next, Observation, Pool, Reason, Refusal, Request,
     SeatMemory, Switch, Token,
 };
 use tokio::sync::{Notify, watch};
@@ -19,8 +19,6 @@ pub struct Scheduler {
     changed: watch::Sender<()>,
     /// Told when something may be due before the driver's nap is over.
     hurry: Notify,
-    /// Told when a seat was set to rest.
-    rested: Notify,
 }
 
 impl Scheduler {
@@ -31,7 +29,6 @@ impl Scheduler {
             clock,
             changed: watch::Sender::new(()),
             hurry: Notify::new(),
-            rested: Notify::new(),
         }
     }
 
@@ -43,11 +40,6 @@ impl Scheduler {
     /// Waits until something may be due.
     pub async fn hurried(&self) {
         self.hurry.notified().await;
-    }
-
-    /// Waits until a seat was set to rest.
-    pub async fn rested(&self) {
-        self.rested.notified().await;
     }
 
     /// The time now.
@@ -139,13 +131,8 @@ impl Scheduler {
     }
 
     fn judge(&self, lease: &Lease, request: &Request, heard: Heard, chances: Chances) -> Next {
-        // What was not served may have set something to rest; most answers were, and are not worth a look.
-        let served = heard.outcome == Outcome::Served;
         let next = self.lock().judge(lease, request, heard, chances, self.now());
         self.changed.send_replace(());
-        if !served {
-            self.rested.notify_one();
-        }
         next
     }
 
