@@ -44,6 +44,8 @@ const SEATS: [&str; 2] = ["A", "B"];
 /// What a history showed; sums over many.
 #[derive(Debug, Default)]
 pub struct Report {
+    /// How many histories are summed up here.
+    pub seeds: usize,
     pub requests: usize,
     pub served: usize,
     pub renewed_by_us: usize,
@@ -75,6 +77,7 @@ pub struct Report {
 
 impl Report {
     pub fn add(&mut self, seed: u64, other: Self) {
+        self.seeds += 1;
         self.requests += other.requests;
         self.served += other.served;
         self.renewed_by_us += other.renewed_by_us;
@@ -327,6 +330,7 @@ impl Household {
         let mut left = LIFE;
         let mut devices = tokio::task::JoinSet::new();
         while left > 0 {
+            tracing::debug!("it is {}", self.clock.now());
             let pause = self.chance.between(5, 240).min(left);
             let next = tokio::time::Instant::now() + Duration::from_secs(pause);
             while let Ok(Some(name)) = tokio::time::timeout_at(next, logins.recv()).await {
@@ -375,6 +379,11 @@ impl Household {
         if let Shelf::Chain(chain) = &self.shelf {
             chain.locked.store(false, Ordering::Relaxed);
             chain.calm.store(true, Ordering::Relaxed);
+        }
+        tracing::debug!("it is {}, and all is calm", self.clock.now());
+        // A Keychain that kept a write waiting is left alone for hours, unless its owner asks.
+        for router in self.routers.iter().flatten() {
+            router.gateway.look_again().await;
         }
         tokio::time::sleep(Duration::from_secs(CALM)).await;
         rivals.abort_all();
@@ -715,7 +724,8 @@ impl Household {
                 let well = matches!(seat.state, SeatState::Ready) || seat.login.is_some();
                 if self.is_safe(&name) && !well {
                     let words = seat.state.words(|at| at.to_string());
-                    problems.push(format!("{name} is well, and its router says: {words}"));
+                    let history = self.history(&name);
+                    problems.push(format!("{name} is well, and its router says: {words}: {history:#?}"));
                 }
             }
         }
