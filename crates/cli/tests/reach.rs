@@ -298,7 +298,7 @@ async fn ping_names_the_step_that_failed() {
 #[tokio::test]
 async fn sc_02_what_doctor_says_holds_no_secret_and_nobodys_name() {
     let own = Own::new().await;
-    own.set(&json!({"port": support::own::free_port()}));
+    own.set(&json!({"port": support::port::free_port()}));
     let nothing = own.done(&["doctor"]).await;
     assert!(nothing.contains("not running"), "{nothing}");
     let mut command = own.command(&["start", "--log", ".local/state/claude-proxy-router/log/router.log"]);
@@ -377,8 +377,8 @@ async fn on_01_a_router_that_knows_the_key_and_has_the_port_is_offered() {
 #[tokio::test]
 async fn ld_03_ten_thousand_failures_are_a_short_log() {
     let own = Own::new().await;
-    let nobody = support::own::free_port();
-    let port = support::own::free_port();
+    let nobody = support::port::free_port();
+    let port = support::port::free_port();
     own.set(&json!({"port": port, "upstream": format!("http://127.0.0.1:{nobody}")}));
     let log = own.path("log/router.log");
     let mut command = own.command(&["start", "--log", log.to_str().unwrap()]);

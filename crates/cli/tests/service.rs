@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use support::own::{FIRST_KEY, GLANCE, GUARD, Own, free_port, is_inside};
+use support::own::{FIRST_KEY, GLANCE, GUARD, Own, is_inside};
+use support::port::free_port;
 
 /// Ends the router in `$state/pid` and waits for it, as both managers do.
 const END: &str = r#"

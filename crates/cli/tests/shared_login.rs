@@ -33,6 +33,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 use support::claude::genuine;
+use support::port::free_port;
 
 const KEY: &str = "rk-test-0001";
 const SEAT: &str = "work";
@@ -466,11 +467,6 @@ async fn listen(address: (Ipv4Addr, u16)) -> TcpListener {
     TcpListener::bind(address)
         .await
         .unwrap_or_else(|error| panic!("{address:?}: {error}"))
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// Leads to `to`; each byte, and each end, is under way for a while, whether or not its sender still lives.

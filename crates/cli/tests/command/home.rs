@@ -21,6 +21,8 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
+use crate::port::free_port;
+
 pub(crate) const KEY: &str = "rk-test-0001";
 /// Ends what hangs; far more than anything here should take.
 pub(crate) const GUARD: Duration = Duration::from_secs(60);
@@ -299,11 +301,6 @@ pub(crate) fn pausing(ms: u64) -> Answer {
     let start = SseStep::event(json!({"type": "message_start"}));
     let stop = SseStep::event(json!({"type": "message_stop"}));
     Answer::sse(vec![start, delta("first"), SseStep::Wait(ms), delta("last"), stop])
-}
-
-pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 pub(crate) fn mode(path: &Path) -> u32 {

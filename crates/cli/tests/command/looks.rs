@@ -9,7 +9,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::home::{GUARD, Home, KEY, are_read, free_port, labels};
+use crate::home::{GUARD, Home, KEY, are_read, labels};
+use crate::port::free_port;
 
 #[tokio::test]
 async fn status_shows_the_seats_as_a_table_and_as_json() {

@@ -9,6 +9,8 @@ mod home;
 mod looks;
 #[cfg(target_os = "linux")]
 mod memory;
+#[path = "../support/port.rs"]
+mod port;
 mod secrets;
 mod settings;
 mod start;

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use tokio::net::TcpStream;
 
-use crate::home::{Home, KEY, free_port, mode, said};
+use crate::home::{Home, KEY, mode, said};
+use crate::port::free_port;
 
 #[tokio::test]
 async fn cf_01_an_unknown_setting_is_named_and_the_file_stays() {

@@ -11,7 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
-use crate::home::{GLANCE, GUARD, Home, KEY, Running, are_read, free_port, labels, mode, said, seat, shows_no_secret};
+use crate::home::{GLANCE, GUARD, Home, KEY, Running, are_read, labels, mode, said, seat, shows_no_secret};
+use crate::port::free_port;
 
 #[tokio::test]
 async fn start_makes_settings_with_a_key_for_the_owners_eyes_alone_and_says_where_it_listens() {

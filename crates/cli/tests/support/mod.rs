@@ -8,6 +8,7 @@
 
 pub(crate) mod claude;
 pub(crate) mod own;
+pub(crate) mod port;
 pub(crate) mod wire;
 
 use std::fs::File;
@@ -26,6 +27,8 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
+
+use port::free_port;
 
 /// The sandbox's key.
 pub(crate) const KEY: &str = "sandbox-key";
@@ -218,11 +221,6 @@ fn own_command(home: &TempDir) -> Command {
 
 fn read_output(home: &TempDir) -> String {
     String::from_utf8_lossy(&std::fs::read(home.path().join("output")).unwrap()).into_owned()
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// What stands between `before` and the next `after`.

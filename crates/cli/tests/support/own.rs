@@ -1,7 +1,7 @@
 //! A router over settings of the test's own, and over a pretended Anthropic in the test's own process.
 
 use std::fs::{self, File};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
+
+use super::port::free_port;
 
 /// The first device's key.
 pub(crate) const FIRST_KEY: &str = "rk-test-0001";
@@ -179,11 +181,6 @@ impl Own {
         all.sort();
         all
     }
-}
-
-pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// Runs the test of that name once more, alone, in a world with a `private` network or files of its own, which `sh` has
