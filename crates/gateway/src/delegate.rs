@@ -13,7 +13,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::profile::Profile;
 
 /// How long we wait for it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How often we look whether it can be ended.
 const PAUSE: Duration = Duration::from_secs(5);
 /// What it may know of our environment.

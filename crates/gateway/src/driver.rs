@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::config::{Config, TokenRefresh};
 use crate::credential::{Credential, CredentialError, Secret};
-use crate::delegate::Claude;
+use crate::delegate::{Claude, PATIENCE};
 use crate::devices::Devices;
 use crate::keeper::Keeper;
 use crate::lock::LockError;
@@ -20,7 +20,7 @@ use crate::ports::{Network, Upstream, UpstreamProxy};
 use crate::profile::Profile;
 use crate::reads::Why;
 use crate::refresh::{RefreshError, Renewed, Renewer};
-use crate::roster::Roster;
+use crate::roster::{Renewable, Roster};
 use crate::scheduler::Scheduler;
 use crate::settings::{Look, Settings};
 use crate::usage;
@@ -248,22 +248,27 @@ impl Driver {
         let renewal = match self.roster.renewable(&id) {
             None => Renewal::Busy, // it went away this moment
             Some(login) => {
-                let _renewing = self.roster.renewing(&login.profile);
-                let renewal = match self.settings.now().token_refresh {
-                    TokenRefresh::Router => self.renew_ourselves(&label, login.profile, login.refused).await,
-                    TokenRefresh::Delegate => self.hand_over(&login.profile).await,
-                    TokenRefresh::Nobody => Renewal::Busy, // the pool asks for none
-                };
-                match renewal {
-                    // The end of a login that stands by is not its seat's: the one that serves is next.
-                    Renewal::Rejected | Renewal::Uncertain if !login.serves => Renewal::Busy,
-                    renewal => renewal,
+                let (first, profile) = (self.renew_one(&label, login.clone()).await, login.profile);
+                let serving = self.roster.serving(&id).filter(|serving| serving.profile != profile);
+                match serving.filter(|_| first != Renewal::Done) {
+                    // Whatever ails the router's own login, the one that serves does not wait for it.
+                    Some(serving) => self.renew_one(&label, serving).await,
+                    None => first,
                 }
             }
         };
         // The new login must be known before those who wait are told.
         self.roster.scan().await;
         end.with(Observation::Renewed(renewal));
+    }
+
+    async fn renew_one(&self, label: &str, login: Renewable) -> Renewal {
+        let _renewing = self.roster.renewing(&login.profile);
+        match self.settings.now().token_refresh {
+            TokenRefresh::Router => self.renew_ourselves(label, login.profile, login.refused).await,
+            TokenRefresh::Delegate => self.hand_over(&login.profile).await,
+            TokenRefresh::Nobody => Renewal::Busy, // the pool asks for none
+        }
     }
 
     async fn renew_ourselves(&self, label: &str, profile: Profile, refused: Option<Secret>) -> Renewal {
@@ -306,6 +311,7 @@ impl Driver {
                     RefreshError::Failed { retry_after, .. } => Renewal::Failed(retry_after),
                     RefreshError::Rejected | RefreshError::NoRefreshToken => Renewal::Rejected,
                     RefreshError::Uncertain => self.ask_once_expired(&profile).await,
+                    RefreshError::Unreadable(CredentialError::Unreadable(_)) => Renewal::Failed(None),
                     RefreshError::Unreadable(_) | RefreshError::Lock(_) | RefreshError::NotOurs(_) => Renewal::Busy,
                 }
             }
@@ -342,7 +348,11 @@ impl Driver {
         };
         // It often ends before it renews: one run in four was seen to look and leave.
         for _ in 0..ASKED {
-            let turn = Arc::clone(&self.shared.asking).lock_owned().await;
+            // One that waits for a person keeps its turn for as long as that takes.
+            let Ok(turn) = tokio::time::timeout(PATIENCE, Arc::clone(&self.shared.asking).lock_owned()).await else {
+                tracing::warn!("{}: Claude Code is busy with another login", profile.dir.display());
+                return false;
+            };
             let (store, asked) = (Arc::clone(&self.renewer.store), profile.clone());
             let config_dir = tokio::task::spawn_blocking(move || store.config_dir(&asked)).await;
             claude.ask(profile, config_dir.unwrap_or_default(), turn).await;
@@ -368,7 +378,7 @@ impl Driver {
             match self.renewer.save(&profile, &unsaved).await {
                 Ok(()) => {
                     tracing::info!("{}: the renewed login is saved now", profile.dir.display());
-                    self.roster.saved(&profile);
+                    self.roster.saved(&profile, &unsaved);
                 }
                 Err(error) => tracing::debug!("{}: {error}", profile.dir.display()),
             }

@@ -26,6 +26,8 @@ pub enum Fate {
     Uncertain,
     /// The server said that it is dead.
     Rejected,
+    /// It was exchanged for another, which is safe. A copy of it in another directory must not be sent.
+    Spent,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -47,9 +49,12 @@ impl Ledger {
 
     /// What became of that token, if it was ever sent.
     pub fn fate(&self, token: &Secret) -> Option<Fate> {
-        let text = fs::read(self.file(token)).ok()?;
         // A mark that cannot be read is a mark: the token was sent.
-        Some(serde_json::from_slice(&text).map_or(Fate::Uncertain, |mark: Mark| mark.fate))
+        match fs::read(self.file(token)) {
+            Ok(text) => Some(serde_json::from_slice(&text).map_or(Fate::Uncertain, |mark: Mark| mark.fate)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(_) => Some(Fate::Uncertain),
+        }
     }
 
     /// Marks the token, on disk before this returns.
@@ -66,7 +71,7 @@ impl Ledger {
         fs::File::open(&self.0)?.sync_all()
     }
 
-    /// Takes the mark away: the token was not spent, or its successor is safe.
+    /// Takes the mark away: the token was not spent.
     pub fn clear(&self, token: &Secret) {
         let _ = fs::remove_file(self.file(token));
     }
@@ -116,7 +121,10 @@ mod tests {
             "a damaged mark is a mark"
         );
         Ledger::new(folder.clone()).clear(&token);
-        assert_eq!(Ledger::new(folder).fate(&token), None);
+        assert_eq!(Ledger::new(folder.clone()).fate(&token), None);
+        fs::create_dir(Ledger::new(folder.clone()).file(&token)).unwrap();
+        let unread = Ledger::new(folder).fate(&token);
+        assert_eq!(unread, Some(Fate::Uncertain), "one that cannot be read, too");
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Renewer {
         let refresh = login.refresh.clone().ok_or(RefreshError::NoRefreshToken)?;
         admits(&*self.store, &stored).map_err(RefreshError::NotOurs)?;
         match self.fate(&refresh).await {
-            Some(Fate::Rejected) => return Err(RefreshError::Rejected),
+            Some(Fate::Rejected | Fate::Spent) => return Err(RefreshError::Rejected),
             Some(Fate::Uncertain) => return Err(RefreshError::Uncertain),
             None => {}
         }
@@ -137,7 +137,7 @@ impl Renewer {
         pair.refresh.get_or_insert_with(|| refresh.clone());
         match self.put(profile, lock, stored.place(), &refresh, &pair).await {
             Ok(Put::Written) => {
-                self.clear(&refresh).await;
+                self.succeeded(&refresh, &pair).await;
                 Ok(Renewed::Saved)
             }
             Ok(Put::NotOurs) => Ok(Renewed::Adopted),
@@ -165,7 +165,7 @@ impl Renewer {
         let lock = self.lock(profile).await?;
         self.put(profile, lock, &unsaved.place, &unsaved.posted, &unsaved.pair)
             .await?;
-        self.clear(&unsaved.posted).await;
+        self.succeeded(&unsaved.posted, &unsaved.pair).await;
         Ok(())
     }
 
@@ -204,6 +204,23 @@ impl Renewer {
     async fn mark(&self, refresh: &Secret, fate: Fate) -> io::Result<()> {
         let (ledger, refresh, now) = (self.ledger.clone(), refresh.clone(), self.clock.now());
         blocking(move || ledger.mark(&refresh, fate, now)).await
+    }
+
+    /// Notes that the pair that `posted` was exchanged for is in the store. A copy of the login may lie in another
+    /// directory, and what it holds is spent.
+    async fn succeeded(&self, posted: &Secret, pair: &Pair) {
+        if pair.refresh.as_ref() == Some(posted) {
+            return self.clear(posted).await;
+        }
+        let (ledger, posted, now) = (self.ledger.clone(), posted.clone(), self.clock.now());
+        blocking(move || {
+            if let Err(error) = ledger.mark(&posted, Fate::Spent, now) {
+                tracing::debug!("a spent token stays marked as uncertain: {error}");
+            }
+            // They would become many in a router that runs for months.
+            ledger.prune(now);
+        })
+        .await;
     }
 
     async fn clear(&self, refresh: &Secret) {

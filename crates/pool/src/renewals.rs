@@ -23,6 +23,9 @@ const UNREACHABLE_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 pub const WORTH_WAITING: SignedDuration = SignedDuration::from_secs(35);
 /// The least time between two renewals of a login.
 const LEAST_RENEWAL_GAP: SignedDuration = SignedDuration::from_secs(60);
+/// How often Claude Code is asked about an uncertain login whose token has ended, and how far apart at first.
+const TRIES_AFTER_END: u8 = 3;
+const BETWEEN_TRIES_AFTER_END: SignedDuration = SignedDuration::from_mins(10);
 /// A token that is refused this soon after its own renewal is not renewed again.
 const JUST_RENEWED: SignedDuration = SignedDuration::from_secs(60);
 
@@ -57,8 +60,10 @@ pub struct Renewals {
     failures: u32,
     /// How the last one ended.
     last: Option<Renewal>,
-    /// Whether an uncertain login was tried once more after its token had ended.
-    tried_after_end: bool,
+    /// How often an uncertain login was tried once more after its token had ended.
+    tried_after_end: u8,
+    /// Whether the login became another one while this was under way: what is told then is of the old one.
+    changed: bool,
 }
 
 impl Renewals {
@@ -68,9 +73,12 @@ impl Renewals {
             return None;
         }
         if self.last == Some(Renewal::Uncertain) {
-            // Not ours to send again; once its token has ended, Claude Code is asked, once.
+            // Not ours to send again; once its token has ended, Claude Code is asked. It hears nothing without a
+            // network, so that it is asked more than once.
             return match account.token {
-                Token::Valid { expires_at } => expires_at.filter(|_| !self.tried_after_end),
+                Token::Valid { expires_at } => expires_at
+                    .filter(|_| self.tried_after_end < TRIES_AFTER_END)
+                    .map(|end| self.not_before.map_or(end, |limit| end.max(limit))),
                 Token::Refused { .. } | Token::Missing => None,
             };
         }
@@ -127,6 +135,7 @@ impl Renewals {
     pub fn woke(&mut self, now: Timestamp) {
         self.not_before = None;
         self.failures = 0;
+        self.tried_after_end = 0;
         self.renewed_at = self.renewed_at.map(|at| at.min(now));
         self.tried_at = self.tried_at.map(|at| at.min(now));
     }
@@ -144,12 +153,17 @@ impl Renewals {
     /// Notes that one began.
     pub fn began(&mut self, now: Timestamp) {
         self.under_way = true;
+        self.changed = false;
         self.tried_at = Some(now);
     }
 
     /// Notes how it ended. `jitter` is 0 to 255.
     pub fn ended(&mut self, renewal: Renewal, account: &Account, jitter: u8, now: Timestamp) {
         self.under_way = false;
+        let renewal = match renewal {
+            Renewal::Rejected | Renewal::Uncertain if self.changed => Renewal::Busy,
+            renewal => renewal,
+        };
         self.last = Some(renewal);
         let wait = match renewal {
             Renewal::Done => {
@@ -160,9 +174,10 @@ impl Renewals {
                 return;
             }
             Renewal::Rejected => return,
+            Renewal::Uncertain if account.token.is_usable(now) => return,
             Renewal::Uncertain => {
-                self.tried_after_end |= !account.token.is_usable(now);
-                return;
+                self.tried_after_end = self.tried_after_end.saturating_add(1);
+                BETWEEN_TRIES_AFTER_END * i32::from(self.tried_after_end)
             }
             Renewal::Busy if account.token.is_usable(now) => BUSY_PAUSE,
             Renewal::Busy => BUSY_PAUSE_EXPIRED,
@@ -185,6 +200,7 @@ impl Renewals {
     pub fn login_changed(&mut self) {
         *self = Self {
             under_way: self.under_way,
+            changed: self.under_way,
             renewed_at: self.renewed_at,
             ..Self::default()
         };
@@ -265,13 +281,45 @@ mod tests {
             let mut renewals = Renewals::default();
             renewals.began(at(0));
             renewals.ended(renewal, &account, 0, at(0));
-            let once_more = (renewal == Renewal::Uncertain).then_some(100);
-            assert_eq!(renewal_due(&renewals, &account), once_more, "{renewal:?}");
-            renewals.began(at(100));
-            renewals.ended(renewal, &account, 0, at(100));
+            if renewal == Renewal::Uncertain {
+                for once_more in [100, 700, 1_900] {
+                    assert_eq!(renewal_due(&renewals, &account), Some(once_more));
+                    renewals.began(at(once_more));
+                    renewals.ended(renewal, &account, 0, at(once_more));
+                }
+            }
             assert_eq!(renewal_due(&renewals, &account), None, "{renewal:?}");
             renewals.login_changed();
             assert_eq!(renewal_due(&renewals, &account), Some(-200), "{renewal:?}");
+        }
+    }
+
+    #[test]
+    fn an_uncertain_login_is_tried_anew_after_a_wake() {
+        let account = expiring(100);
+        let mut renewals = Renewals::default();
+        for _ in 0..3 {
+            renewals.began(at(100));
+            renewals.ended(Renewal::Uncertain, &account, 0, at(100));
+        }
+        assert_eq!(renewal_due(&renewals, &account), None);
+        renewals.woke(at(5_000));
+        assert_eq!(renewal_due(&renewals, &account), Some(100));
+    }
+
+    #[test]
+    fn rt_06_a_verdict_on_the_old_login_does_not_count_for_the_one_that_took_its_place() {
+        for renewal in [Renewal::Rejected, Renewal::Uncertain] {
+            let account = expiring(100);
+            let mut renewals = Renewals::default();
+            renewals.began(at(200));
+            renewals.login_changed();
+            renewals.ended(renewal, &account, 0, at(200));
+            let due = renewal_due(&renewals, &account);
+            assert!(due.is_some_and(|at| at <= 201), "{renewal:?}: {due:?}");
+            renewals.began(at(201));
+            renewals.ended(Renewal::Rejected, &account, 0, at(201));
+            assert_eq!(renewal_due(&renewals, &account), None, "one of its own does");
         }
     }
 

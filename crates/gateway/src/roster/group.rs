@@ -64,17 +64,12 @@ impl Roster {
 }
 
 /// Which of a seat's logins is used, the highest: one that works now, one that can be renewed, one that is the
-/// router's alone, the one that lasts longest. A refused one is used only to be renewed.
+/// router's alone, the one that lasts longest. A refused one does not work, but can be renewed: an older copy of it is
+/// no better.
 pub(super) fn rank(seat: &Seat, login: &Candidate, now: Timestamp) -> impl Ord + use<> {
     let refused = seat.refused.of(&login.credential.access, now).is_some();
     let works = !refused && login.credential.token().is_usable(now);
-    (
-        works,
-        !refused,
-        !login.spent,
-        login.profile.is_ours,
-        login.credential.expires_at,
-    )
+    (works, !login.spent, login.profile.is_ours, login.credential.expires_at)
 }
 
 /// Which seat a directory's login belongs to: account and organisation, from the login's own ids where it has them,

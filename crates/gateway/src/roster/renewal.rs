@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use pool::AccountId;
 
 use super::group::Candidate;
-use super::{Roster, held};
-use crate::credential::Secret;
+use super::{Roster, Seat, held};
+use crate::credential::{Credential, Secret};
 use crate::profile::Profile;
 use crate::refresh::Unsaved;
 
@@ -21,8 +21,6 @@ pub struct Renewable {
     pub profile: Profile,
     /// Its access token, if Anthropic refused that.
     pub refused: Option<Secret>,
-    /// Whether it is the one that serves its seat.
-    pub serves: bool,
 }
 
 /// A pair that waits to be saved, and when it was last offered to the store.
@@ -37,13 +35,22 @@ impl Roster {
     pub fn renewable(&self, id: &AccountId) -> Option<Renewable> {
         let seats = held(&self.seats);
         let seat = seats.get(id)?;
-        let (profile, login) = seat.own.as_ref().or(seat.login.as_ref())?;
+        Some(self.to_renew(seat, seat.own.as_ref().or(seat.login.as_ref())?))
+    }
+
+    fn to_renew(&self, seat: &Seat, (profile, login): &(Profile, Credential)) -> Renewable {
         let refused = seat.refused.of(&login.access, self.scheduler.now());
-        Some(Renewable {
+        Renewable {
             profile: profile.clone(),
             refused: refused.map(|_| login.access.clone()),
-            serves: seat.own.is_none(),
-        })
+        }
+    }
+
+    /// The login that serves that seat.
+    pub fn serving(&self, id: &AccountId) -> Option<Renewable> {
+        let seats = held(&self.seats);
+        let seat = seats.get(id)?;
+        Some(self.to_renew(seat, seat.login.as_ref()?))
     }
 
     /// Notes that the login of `profile` is being renewed, until the guard is dropped.
@@ -93,9 +100,15 @@ impl Roster {
         held(&self.unsaved).contains_key(profile)
     }
 
-    /// Notes that a pair need not be kept any longer.
-    pub fn saved(&self, profile: &Profile) {
-        held(&self.unsaved).remove(profile);
+    /// Notes that `saved` need not be kept any longer; a newer pair of that profile stays.
+    pub fn saved(&self, profile: &Profile, saved: &Unsaved) {
+        let mut unsaved = held(&self.unsaved);
+        if unsaved
+            .get(profile)
+            .is_some_and(|waiting| waiting.unsaved.posted == saved.posted)
+        {
+            unsaved.remove(profile);
+        }
     }
 
     /// The logins as they were read, but for pairs that wait to be saved: those stand in for the login they were

@@ -957,6 +957,42 @@ async fn rt_06_an_own_login_that_ended_is_renewed_before_one_that_is_shared() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rt_06_a_copy_of_a_login_that_was_renewed_elsewhere_is_never_sent() {
+    let login = twin("P", "tok-first", T + 200);
+    let bench = Bench::laid_out(vec![login.clone()], no_claude(), Arc::new(Files), |home| {
+        for dir in ["P", ".claude-copy"] {
+            write_login(&home.join(dir), &login);
+        }
+    })
+    .await;
+    bench.pass(60).await;
+    assert_eq!(posted(&bench), ["rt-tok-first"]);
+    // The living one is refused, although the copy has long ended: it is the living one that is renewed.
+    bench.pass(600).await;
+    bench.sandbox.revoke_access("P");
+    assert_eq!(bench.turn(OPUS).await.status, 200);
+    bench.pass(60).await;
+    let posted = posted(&bench);
+    assert_eq!(posted.len(), 2, "{posted:?}");
+    assert_ne!(posted[1], "rt-tok-first", "{posted:?}");
+    assert_eq!(bench.seat("Team").state, SeatState::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rt_06_the_verdict_on_one_dead_login_is_not_that_on_the_next() {
+    let (dead, living) = (twin("P", "tok-dead", T - 100), twin("P", "tok-living", T - 200));
+    let bench = Bench::laid_out(vec![living.clone()], no_claude(), Arc::new(Files), |home| {
+        write_login(&home.join("P"), &dead);
+        write_login(&home.join(".claude-living"), &living);
+    })
+    .await;
+    bench.pass(30).await;
+    assert_eq!(posted(&bench), ["rt-tok-dead", "rt-tok-living"]);
+    assert_eq!(bench.turn(OPUS).await.status, 200);
+    assert_eq!(bench.seat("Team").state, SeatState::Ready);
+}
+
+#[tokio::test(start_paused = true)]
 async fn rt_06_a_dead_login_does_not_hide_a_living_one_of_its_seat() {
     // The dead one lasts longer.
     let (dead, living) = (twin("P", "tok-dead", T + 250), twin("Q", "tok-living", T + 200));
