@@ -67,7 +67,7 @@ pub struct Report {
     pub lost_with_the_answer: usize,
     /// Logins lost because the only holder of a new pair was killed before it was saved.
     pub lost_with_the_holder: usize,
-    /// Logins lost because the rival, seeing the lock of somebody who slept, sent the same refresh token again.
+    /// Logins lost because the rival, seeing the lock of one of us who slept, sent the same refresh token.
     pub lost_to_the_rival: usize,
     /// The longest time, by timers, between a rotation at the server and our saving of the new pair.
     pub longest_window_ms: u128,
@@ -644,7 +644,7 @@ impl Household {
             Some(Excuse::Answer) => self.report.lost_with_the_answer += 1,
             Some(Excuse::Holder) => self.report.lost_with_the_holder += 1,
             None if rival_killed => self.report.lost_with_the_holder += 1,
-            None if self.log.lock().unwrap().replayed_by_rival.contains(name) => self.report.lost_to_the_rival += 1,
+            None if self.log.lock().unwrap().replayed.contains(name) => self.report.lost_to_the_rival += 1,
             None => {
                 self.report.lost += 1;
                 let history = self.history(name);
@@ -660,7 +660,7 @@ impl Household {
     fn forget_troubles(&self, name: &str) {
         let mut log = self.log.lock().unwrap();
         log.lost_seats.remove(name);
-        log.replayed_by_rival.remove(name);
+        log.replayed.remove(name);
         log.rival_killed.remove(&self.dir(name));
     }
 

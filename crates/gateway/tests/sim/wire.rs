@@ -51,7 +51,7 @@ pub struct Log {
     /// When each access token ends, in milliseconds.
     pub ends: BTreeMap<String, i64>,
     /// Seats whose spent refresh token the rival sent once more, after it took a lock from somebody who slept.
-    pub replayed_by_rival: BTreeSet<String>,
+    pub replayed: BTreeSet<String>,
     /// Whose each refresh token is.
     pub seat_of: BTreeMap<String, String>,
     pub calm: bool,
@@ -168,10 +168,15 @@ pub fn wire(
                 .token_posts()
                 .last()
                 .is_some_and(|post| post.verdict == Verdict::Reused);
-            if reused && who == Who::Rival {
+            if reused {
+                tracing::debug!("a token that was used is sent by {who:?}");
+            }
+            // Who sleeps keeps a lock that looks stale, and a question that may still arrive. Whoever of the two comes
+            // second, it is the end; that we alone sent it twice is counted apart.
+            if reused {
                 let mut log = log.lock().unwrap();
                 let seat = log.seat_of.get(&token).cloned();
-                log.replayed_by_rival.extend(seat);
+                log.replayed.extend(seat);
             }
             if head.status.is_success() {
                 // A rival counts a token's life from the answer's arrival, and writes that down; nobody can know better.
