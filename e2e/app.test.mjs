@@ -191,6 +191,18 @@ test("the settings open from the panel, and the order of accounts is changed the
   await picture("settings-accounts");
 });
 
+test("the settings stay where they are when the panel opens, and the menu tests the way to Anthropic there", async () => {
+  await choose("Open");
+  await page.window("panel");
+  await page.says("[data-testid=status]", "Routing");
+  await page.window("settings");
+  await page.says("h1", "Accounts");
+  await choose("Test connection");
+  await page.says("h1", "Network");
+  await page.says("main", "It works");
+  await page.says("main", "Anthropic answered");
+});
+
 test("the app speaks Korean from one moment to the next, in its windows, its panel and its menu", async () => {
   await page.window("settings");
   await page.press("General");
@@ -210,12 +222,13 @@ test("the app speaks Korean from one moment to the next, in its windows, its pan
 
 test("start at login is the system's own entry, switched in the settings", async () => {
   const entry = join(desk.environment.XDG_CONFIG_HOME, "autostart/io.github.choiyounggi.claude-proxy-router.desktop");
-  assert(!existsSync(entry));
+  assert(existsSync(entry), "the introduction ticks it");
   await page.window("settings");
-  await page.press("Open when I log in to this computer");
-  await until("the entry is there", () => existsSync(entry));
+  await page.press("General");
   await page.press("Open when I log in to this computer");
   await until("the entry is gone", () => !existsSync(entry));
+  await page.press("Open when I log in to this computer");
+  await until("the entry is there", () => existsSync(entry));
 });
 
 test("SC-04: no page may call what is not its own, and nothing reaches the network", async () => {

@@ -37,7 +37,8 @@ export default defineConfig({
     manifest: 'manifest.json',
     rollupOptions: {
       input: pages.map((page) => `${page}.html`),
-      // What pages share is one file: a few more bytes for some, fewer for the panel, which has the least room.
+      // What pages share is one file: a few more bytes for some, fewer for the panel, which has the least room. The check is
+      // not among it: the panel has none.
       output: { codeSplitting: { groups: [{ name: 'open', test: /node_modules|src.(lib|parts|activity)/, minShareCount: 2 }] } },
     },
   },

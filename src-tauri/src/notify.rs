@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 
 use crate::glance::name;
 use crate::notices::Notice;
+use crate::platform;
 use crate::preferences::Preferences;
 use crate::words::{Key, Words};
 
@@ -87,6 +88,10 @@ fn clock(at: i64, now: i64, zone: &TimeZone) -> String {
 /// Shows it, on a thread that may wait for the desktop.
 pub fn show(banner: Banner) {
     let shown = thread::Builder::new().name("banner".into()).spawn(move || {
+        if !platform::may_notify() {
+            tracing::info!("banners are not allowed");
+            return;
+        }
         let shown = notify_rust::Notification::new()
             .appname("Claude Proxy Router")
             .summary(&banner.title)

@@ -18,7 +18,7 @@ use gateway::settings::Settings;
 use gateway::snapshot::Snapshot;
 use gateway::{Handle, Ports, StartError};
 use sandbox::MadeUp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::facts::{Failure, RouterState};
@@ -135,17 +135,25 @@ impl Router {
         match running {
             Some(running) => (running.commander)(command).await,
             None => match command {
-                // What keeps it from running may be a setting.
+                // What keeps it from running may be a setting, or an address.
                 Command::Set { key, value } => self.set(&key, value),
+                Command::Settings => Ok(Value::Object(self.settings()?.shown()?)),
+                Command::Addresses => Ok(json!({"candidates": gateway::addresses::here(), "url": ""})),
                 _ => Err(CommandError::new("notRunning", "the router does not run")),
             },
         }
     }
 
     fn set(&self, key: &str, value: Value) -> Reply {
-        let config = Config::load(&self.paths.config)?;
-        gateway::verbs::set(&Settings::new(config, self.paths.config.clone()), key, value)?;
+        gateway::verbs::set(&self.settings()?, key, value)?;
         Ok(Value::Null)
+    }
+
+    fn settings(&self) -> Result<Settings, CommandError> {
+        Ok(Settings::new(
+            Config::load(&self.paths.config)?,
+            self.paths.config.clone(),
+        ))
     }
 
     /// Tells it to end: it accepts nothing more, and running answers have ten seconds. Told again, they have none.

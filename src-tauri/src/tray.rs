@@ -1,7 +1,7 @@
 //! The icon in the menu bar and its menu: shown what `glance` says, and drawn anew only when that changes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gateway::control::Command;
 use tauri::image::Image;
@@ -131,9 +131,8 @@ impl Tray {
             paused,
             quitting,
         };
-        let Ok(mut before) = self.shown.lock() else {
-            return Ok(());
-        };
+        // Not held over what follows: that waits for the main thread, which asks here whether routing is paused.
+        let before = self.shown().clone();
         if before.as_ref() == Some(&shown) {
             return Ok(());
         }
@@ -161,7 +160,7 @@ impl Tray {
                 item.set_text(words.say(*key, &[]))?;
             }
         }
-        *before = Some(shown);
+        *self.shown() = Some(shown);
         Ok(())
     }
 
@@ -171,9 +170,11 @@ impl Tray {
     }
 
     fn is_paused(&self) -> bool {
-        self.shown
-            .lock()
-            .is_ok_and(|shown| shown.as_ref().is_some_and(|shown| shown.paused))
+        self.shown().as_ref().is_some_and(|shown| shown.paused)
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Option<Shown>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -206,9 +207,12 @@ fn chosen(app: &AppHandle, what: &str) {
     match what {
         "open" => told(panel::open(app, None)),
         "settings" => told(windows::open(app, Page::Settings, Some("general"))),
-        "test" => told(windows::open(app, Page::Settings, Some("network"))),
+        "test" => told(windows::open(app, Page::Settings, Some("network/test"))),
         "reload" => {
-            panel::end(app);
+            // It is ended later than it says, so that a new one could not be made in its place at once.
+            if let Some(window) = app.get_webview_window(Page::Panel.label()) {
+                told(window.reload());
+            }
             told(panel::open(app, None));
         }
         "pause" => {

@@ -52,6 +52,11 @@ pub fn end_panel(window: &WebviewWindow) -> tauri::Result<()> {
     window.destroy()
 }
 
+/// Whether banners may be shown. Nobody is asked here.
+pub const fn may_notify() -> bool {
+    true
+}
+
 /// An icon here has no description; its menu begins with the same words.
 ///
 /// # Errors

@@ -191,11 +191,9 @@ pub fn hide_panel(window: &WebviewWindow) -> tauri::Result<()> {
 /// If the system refuses.
 pub fn end_panel(window: &WebviewWindow) -> tauri::Result<()> {
     on_main(window, |window| {
-        let window = match window.remove_webview_panel(window.label()) {
-            Some(panel) => panel.to_window().unwrap_or(window),
-            None => window,
-        };
-        window.destroy()
+        // It takes the panel out of its register itself, and gives nothing for one that is not there.
+        let panel = window.get_webview_panel(window.label()).ok();
+        panel.and_then(|panel| panel.to_window()).unwrap_or(window).destroy()
     })
 }
 
@@ -213,6 +211,11 @@ fn on_main(
             tracing::warn!("the panel: {error}");
         }
     })
+}
+
+/// Whether banners may be shown; the system asks its owner the first time. It waits for the answer.
+pub fn may_notify() -> bool {
+    matches!(notify_rust::request_auth_blocking(), Ok(true))
 }
 
 /// Says to those who cannot see the icon what it shows.

@@ -28,6 +28,8 @@ test.each([
   ['who could not serve it', { number: 2, reason: 'took over', attempts: [{ seat: 'Home', cameOfIt: 'no answer' }] }, 'Home could not serve it'],
   ['that no other was ready for the model', { number: 2, reason: 'only seat' }, 'Only account ready for Fable'],
   ['what the router went by', { number: 2, reason: 'room to spare this week' }, 'Room to spare this week'],
+  ['that an account’s answer was the best there was', { number: 2, reason: 'handed on', status: 529 }, 'No other account could take it.'],
+  ['what kept all from serving it', { number: 2, reason: 'all_full', status: 429, seat: null }, 'Every account is at its limit'],
 ])('why a request went there is %s', async (_, more, words) => {
   await open(Activity, [request(1, more)], [{ at: now - 60, request: 1, from: 'Side', to: 'Work', cause: 'limit', words: '5-hour limit reached' }]);
   expect(document.querySelector('tbody tr')?.textContent).toContain(words);

@@ -1,6 +1,7 @@
 // How requests are named in the log.
 
 import type { Snapshot } from '../lib/bindings/Snapshot';
+import { causeOfWord } from '../lib/cause';
 import { family } from '../lib/format';
 import { t } from '../lib/live.svelte';
 import { reasonKey } from '../lib/model';
@@ -19,7 +20,9 @@ export function why(request: RequestRow, switches: SwitchRow[], snapshot: Snapsh
     if (before) return t('why.insteadOf', { seat: nameById(snapshot, before.seat) });
   }
   if (key === 'why.onlyOne' && request.model && snapshot.seats.length > 1) return t('why.onlyFor', { family: family(request.model) });
-  return key ? t(key) : request.reason;
+  if (request.reason === 'handed on') return t('why.handedOn');
+  const failed = key ?? causeOfWord(request.reason);
+  return failed ? t(failed) : request.reason;
 }
 
 /** How a request that was not served ended. */

@@ -1,4 +1,4 @@
-// Why a step of the test failed, as people say it. The router tells it to programs; what it said stays to be looked up.
+// Why something failed, a step of the test or a request, as people say it. The router tells it to programs; what it said stays to be looked up.
 
 import type { Key } from '../lib/i18n';
 import type { Step } from '../lib/verbs';
@@ -27,6 +27,9 @@ const causes: Record<string, Key> = {
   no_answer: 'fault.slow',
   trouble: 'fault.anthropic',
 };
+
+/** What to say of what the router has that word for, if it stands for something that failed. */
+export const causeOfWord = (word: string): Key | null => causes[word] ?? null;
 
 /** What to say of a step that failed. */
 export const cause = ({ kind }: Pick<Step, 'kind'>): Key => causes[kind ?? ''] ?? 'fault.other';

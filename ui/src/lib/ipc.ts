@@ -47,8 +47,12 @@ export function say<Said extends Verb>(command: Said): Promise<Answers[Said['ver
 
 type Events = { snapshot: Snapshot; facts: Facts; navigate: { section: string } };
 
+/** A window is called by its page. */
+const label = location.pathname.split('/').at(-1)?.replace('.html', '') ?? '';
+
+/** Hears what is told to this window; without a target it would hear what is told to any. */
 export function listen<Name extends keyof Events>(name: Name, heard: (payload: Events[Name]) => void): void {
-  void rawListen<Events[Name]>(name, (event) => heard(event.payload));
+  void rawListen<Events[Name]>(name, (event) => heard(event.payload), { target: { kind: 'WebviewWindow', label } });
 }
 
 /** What went wrong, as a sentence. */

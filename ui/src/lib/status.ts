@@ -32,7 +32,7 @@ const lines: Partial<Record<Problem['kind'], Key>> = {
   wrongPlace: 'status.wrongPlace',
   storeMovedAside: 'status.storeMovedAside',
   storeTakesNothing: 'status.storeTakesNothing',
-  noStore: 'status.noStore',
+  noStore: 'status.storeTakesNothing',
 };
 
 const portOf = (address: string | null) => Number(address?.split(':').at(-1) ?? 0);

@@ -123,6 +123,10 @@ export function updated(seats: SeatView[]): { text: string; old: boolean } {
   return said(minutes < 60 ? t('age.minutes', { n: minutes }) : t('age.at', { when: momentInWords(read) }));
 }
 
+/** A seat's organisation, unless it names a person: that of a single person is called by their address. */
+export const organizationOf = ({ organization }: SeatView) =>
+  live.facts?.preferences.hideNames || organization?.includes('@') ? null : organization;
+
 /** When a seat that rests is back: the time, or the day alone if it is another. */
 export const back = (at: number) =>
   t('row.back', { when: isToday(at, live.now, live.style) ? time(at) : weekday(at, live.style) });

@@ -105,6 +105,35 @@ test('ON-02: with no login found, it says what to do, and runs nothing', async (
   expect(screen.getByRole('button', { name: 'Continue anyway' }).classList.contains('default')).toBe(false);
 });
 
+test('who chose this Mac alone finds it chosen on the way back', async () => {
+  await open('five', 3);
+  await fireEvent.click(screen.getByRole('radio', { name: /Only this Mac/ }));
+  await go();
+  await go();
+  expect(step()).toBe('5');
+  for (const back of ['4', '3']) {
+    screen.getByRole('button', { name: 'Back' }).click();
+    await settled();
+    expect(step()).toBe(back);
+  }
+  expect((screen.getByRole('radio', { name: /Only this Mac/ }) as HTMLInputElement).checked).toBe(true);
+  expect(saidOf('set')).toEqual([]);
+});
+
+test('it opens at login unless its owner unticks that, and is not ticked twice', async () => {
+  let state = 'off';
+  const launch_at_login = ({ enabled }: { enabled?: boolean }) => ({ state: (state = enabled === undefined ? state : enabled ? 'on' : 'off') });
+  await open('five', 5, { launch_at_login });
+  await settled();
+  const box = screen.getByRole('checkbox', { name: /^Open when/ }) as HTMLInputElement;
+  expect(box.checked).toBe(true);
+  await fireEvent.click(box);
+  await settled();
+  dispatchEvent(new Event('focus'));
+  await settled();
+  expect([state, box.checked]).toEqual(['off', false]);
+});
+
 test('a network that is not there cannot be chosen', async () => {
   await open('five', 3);
   expect(screen.getByRole('radio', { name: /This local network/ })).toHaveProperty('disabled', true);

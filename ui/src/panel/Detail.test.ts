@@ -2,14 +2,16 @@ import { fireEvent, render, screen } from '@testing-library/svelte';
 import { tick } from 'svelte';
 import { expect, test } from 'vitest';
 
+import type { Facts } from '../lib/facts';
 import { said, saidOf, show } from '../testing/shell';
-import { snapshot } from '../testing/snapshots';
+import { facts, snapshot } from '../testing/snapshots';
 import Detail from './Detail.svelte';
 
-async function open(index = 0) {
+async function open(index = 0, facts: Partial<Facts> = {}, organization?: string) {
   const shown = snapshot('five');
+  if (organization) shown.seats[index]!.organization = organization;
   const now = shown.now;
-  await show(shown, {}, {
+  await show(shown, facts, {
     usageHistory: [{ at: now - 86_400, window: 'weekly', usedBp: 5_000 }],
     requests: [
       { number: 1, at: now - 60, device: 'MacBook Pro', seat: 'Work', status: 200, wholeMs: 900 },
@@ -84,4 +86,16 @@ test('a resting seat may be tried, a paused one resumed', async () => {
   await open(3);
   screen.getByRole('button', { name: 'Resume' }).click();
   expect(saidOf('resume')).toEqual([{ verb: 'resume', seat: 'acc-3/org-3' }]);
+});
+
+test('an organisation that names a person is not shown, nor any where names are hidden', async () => {
+  const line = () => document.querySelector('.facts')?.textContent;
+  await open(0, {}, 'jane@example.com’s Organization');
+  expect(line()).not.toContain('jane');
+  document.body.innerHTML = '';
+  await open(0, {}, 'Acme');
+  expect(line()).toContain('Acme');
+  document.body.innerHTML = '';
+  await open(0, { preferences: { ...facts.preferences, hideNames: true } }, 'Acme');
+  expect(line()).not.toContain('Acme');
 });

@@ -230,6 +230,34 @@ test('a setting that keeps the router from starting is named in words beside the
   expect(screen.getByText('A setting was not applied: the limit must be 1–100%.')).toBeTruthy();
 });
 
+test('once the router runs, what could not be had before is asked for anew', async () => {
+  let runs = false;
+  const given = () => {
+    if (!runs) throw { code: 'notRunning', message: 'the router does not run' };
+    return settings;
+  };
+  await show({ ...snapshot('five'), listening: [] }, { router: { state: 'starting' } }, { settings: given, addresses: { candidates: [] } });
+  place.go('network');
+  render(Settings);
+  await settled();
+  expect(screen.getByRole('alert').textContent).toBe('the router does not run');
+  runs = true;
+  await live.know({ ...live.facts!, router: { state: 'running' } });
+  await settled();
+  expect(screen.queryByRole('alert')).toBeNull();
+  expect((screen.getByRole('spinbutton', { name: 'Port' }) as HTMLInputElement).value).toBe('18787');
+});
+
+test('the way to Anthropic is tested here, at once where the icon’s menu asks for it', async () => {
+  const test = [{ step: 'listen', ok: false, words: 'nobody', kind: 'not_listening', ms: 0 }];
+  await open('network/test', { test });
+  await settled();
+  expect(screen.getByText('The router is not listening')).toBeTruthy();
+  await fireEvent.click(screen.getByRole('button', { name: 'Test' }));
+  await settled();
+  expect(saidOf('test').length).toBe(1); // the first was said before the page was cleared
+});
+
 test('a proxy that is refused is said next to the field, which keeps what was typed', async () => {
   const set = ({ value }: { value: string | null }) => {
     if (value?.includes('@')) throw { code: 'badValue', message: '`proxy` must not hold a password' };

@@ -7,13 +7,10 @@ export class Choices {
   all = $state.raw<Settings | null>(null);
   failed = $state<string | null>(null);
 
-  constructor() {
-    void this.load();
-  }
-
   async load(): Promise<void> {
     try {
       this.all = await say({ verb: 'settings' });
+      this.failed = null;
     } catch (error) {
       this.failed = sentence(error);
     }
