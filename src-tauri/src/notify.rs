@@ -85,9 +85,18 @@ fn clock(at: i64, now: i64, zone: &TimeZone) -> String {
     }
 }
 
-/// Shows it, on a thread that may wait for the desktop.
+/// Asks for leave to show banners, where the system wants its owner asked.
+pub fn ask() {
+    aside(|| {
+        if !platform::may_notify() {
+            tracing::info!("banners are not allowed");
+        }
+    });
+}
+
+/// Shows it.
 pub fn show(banner: Banner) {
-    let shown = thread::Builder::new().name("banner".into()).spawn(move || {
+    aside(move || {
         if !platform::may_notify() {
             tracing::info!("banners are not allowed");
             return;
@@ -101,7 +110,11 @@ pub fn show(banner: Banner) {
             tracing::debug!("a banner was not shown: {error}");
         }
     });
-    if let Err(error) = shown {
+}
+
+/// On a thread that may wait for the desktop, or for a person.
+fn aside(work: impl FnOnce() + Send + 'static) {
+    if let Err(error) = thread::Builder::new().name("banner".into()).spawn(work) {
         tracing::debug!("a banner was not shown: {error}");
     }
 }

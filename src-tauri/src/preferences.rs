@@ -91,6 +91,18 @@ pub struct Notify {
     pub refused_device: bool,
 }
 
+impl Notify {
+    /// Whether one is wanted that was not wanted `before`: the moment to ask for leave, where that is needed.
+    pub const fn wants_more_than(&self, before: &Self) -> bool {
+        self.all_resting && !before.all_resting
+            || self.attention && !before.attention
+            || self.runs_dry && !before.runs_dry
+            || self.back && !before.back
+            || self.new_device && !before.new_device
+            || self.refused_device && !before.refused_device
+    }
+}
+
 impl Default for Notify {
     fn default() -> Self {
         Self {
@@ -143,6 +155,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn leave_is_asked_for_when_one_more_kind_of_banner_is_wanted() {
+        let usual = Notify::default();
+        let more = Notify {
+            back: true,
+            all_resting: false,
+            ..usual
+        };
+        assert!(more.wants_more_than(&usual) && usual.wants_more_than(&more));
+        assert!(!usual.wants_more_than(&usual));
+        let fewer = Notify {
+            attention: false,
+            ..usual
+        };
+        assert!(!fewer.wants_more_than(&usual));
+    }
 
     #[test]
     fn what_is_missing_or_odd_is_the_default_and_spoils_nothing_else() {

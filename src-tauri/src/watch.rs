@@ -99,6 +99,11 @@ impl Watch {
                 tracing::warn!("the icon could not be drawn: {error}");
             }
         }
+        if let Some((_, before, _)) = &self.told
+            && wanted.notify.wants_more_than(&before.preferences.notify)
+        {
+            notify::ask();
+        }
         if let Some(snapshot) = &running {
             let notices = self.notices.look(snapshot, &wanted.notify);
             if !notices.is_empty() {
