@@ -73,6 +73,9 @@ impl ProfileLock {
         let renewal = Held::take(dir.join(".oauth_refresh.lock"), RENEWAL_STALE, judgement, now)?;
         let real = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
         let legacy = Held::take(with_suffix(&real, ".lock"), RENEWAL_STALE, judgement, now)?;
+        // Claude Code notes here who holds the lock, and takes one within ten seconds whose holder is dead. Both locks are
+        // ours now, so that a note is a dead one's.
+        let _ = fs::remove_file(dir.join(".oauth_refresh.lock.owner"));
         Ok(Self {
             legacy,
             renewal,
@@ -212,6 +215,18 @@ mod tests {
                 foreign(&which(&place), age);
                 assert_eq!(place.take().is_ok(), taken, "age {age}");
             }
+        }
+    }
+
+    #[test]
+    fn lk_03_a_dead_holders_note_goes_with_its_lock_and_a_living_ones_stays() {
+        for (age, taken) in [(61, true), (20, false)] {
+            let place = place();
+            foreign(&place.renewal(), age);
+            let note = place.dir.join(".oauth_refresh.lock.owner");
+            fs::write(&note, "{}").unwrap();
+            let lock = place.take();
+            assert_eq!((lock.is_ok(), note.exists()), (taken, !taken), "age {age}");
         }
     }
 
