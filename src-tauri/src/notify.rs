@@ -88,17 +88,14 @@ fn clock(at: i64, now: i64, zone: &TimeZone) -> String {
 /// Asks for leave to show banners, where the system wants its owner asked.
 pub fn ask() {
     aside(|| {
-        if !platform::may_notify() {
-            tracing::info!("banners are not allowed");
-        }
+        is_allowed();
     });
 }
 
 /// Shows it.
 pub fn show(banner: Banner) {
     aside(move || {
-        if !platform::may_notify() {
-            tracing::info!("banners are not allowed");
+        if !is_allowed() {
             return;
         }
         let shown = notify_rust::Notification::new()
@@ -110,6 +107,14 @@ pub fn show(banner: Banner) {
             tracing::debug!("a banner was not shown: {error}");
         }
     });
+}
+
+fn is_allowed() -> bool {
+    let allowed = platform::may_notify();
+    if !allowed {
+        tracing::info!("banners are not allowed");
+    }
+    allowed
 }
 
 /// On a thread that may wait for the desktop, or for a person.

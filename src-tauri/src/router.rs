@@ -18,7 +18,7 @@ use gateway::settings::Settings;
 use gateway::snapshot::Snapshot;
 use gateway::{Handle, Ports, StartError};
 use sandbox::MadeUp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::facts::{Failure, RouterState};
@@ -138,7 +138,7 @@ impl Router {
                 // What keeps it from running may be a setting, or an address.
                 Command::Set { key, value } => self.set(&key, value),
                 Command::Settings => Ok(Value::Object(self.settings()?.shown()?)),
-                Command::Addresses => Ok(json!({"candidates": gateway::addresses::here(), "url": ""})),
+                Command::Addresses => gateway::verbs::addresses_answer(gateway::addresses::here(), ""),
                 _ => Err(CommandError::new("notRunning", "the router does not run")),
             },
         }

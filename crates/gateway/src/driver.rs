@@ -248,12 +248,14 @@ impl Driver {
         let renewal = match self.roster.renewable(&id) {
             None => Renewal::Busy, // it went away this moment
             Some(login) => {
-                let (first, profile) = (self.renew_one(&label, login.clone()).await, login.profile);
-                let serving = self.roster.serving(&id).filter(|serving| serving.profile != profile);
-                match serving.filter(|_| first != Renewal::Done) {
+                let profile = login.profile.clone();
+                match self.renew_one(&label, login).await {
+                    Renewal::Done => Renewal::Done,
                     // Whatever ails the router's own login, the one that serves does not wait for it.
-                    Some(serving) => self.renew_one(&label, serving).await,
-                    None => first,
+                    ails => match self.roster.serving(&id).filter(|serving| serving.profile != profile) {
+                        Some(serving) => self.renew_one(&label, serving).await,
+                        None => ails,
+                    },
                 }
             }
         };

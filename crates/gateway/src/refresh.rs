@@ -212,15 +212,12 @@ impl Renewer {
         if pair.refresh.as_ref() == Some(posted) {
             return self.clear(posted).await;
         }
-        let (ledger, posted, now) = (self.ledger.clone(), posted.clone(), self.clock.now());
-        blocking(move || {
-            if let Err(error) = ledger.mark(&posted, Fate::Spent, now) {
-                tracing::debug!("a spent token stays marked as uncertain: {error}");
-            }
-            // They would become many in a router that runs for months.
-            ledger.prune(now);
-        })
-        .await;
+        if let Err(error) = self.mark(posted, Fate::Spent).await {
+            tracing::debug!("a spent token stays marked as uncertain: {error}");
+        }
+        // They would become many in a router that runs for months.
+        let (ledger, now) = (self.ledger.clone(), self.clock.now());
+        blocking(move || ledger.prune(now)).await;
     }
 
     async fn clear(&self, refresh: &Secret) {

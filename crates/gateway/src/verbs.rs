@@ -21,6 +21,7 @@ use crate::snapshot::{self, Problem, ProblemKind, Snapshot};
 use crate::store::Wanted;
 use crate::{Gateway, addresses};
 
+pub use devices::addresses_answer;
 pub use settings::set;
 
 /// How many requests or switches are told at most.

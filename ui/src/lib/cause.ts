@@ -32,4 +32,4 @@ const causes: Record<string, Key> = {
 export const causeOfWord = (word: string): Key | null => causes[word] ?? null;
 
 /** What to say of a step that failed. */
-export const cause = ({ kind }: Pick<Step, 'kind'>): Key => causes[kind ?? ''] ?? 'fault.other';
+export const cause = ({ kind }: Pick<Step, 'kind'>): Key => causeOfWord(kind ?? '') ?? 'fault.other';

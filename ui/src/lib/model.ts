@@ -10,7 +10,6 @@ import type { Why } from './bindings/Why';
 import type { WindowView } from './bindings/WindowView';
 import type { Key } from './i18n';
 
-
 /** A reading older than this is said to be old, in seconds. */
 export const STALE = 30 * 60;
 

@@ -12,6 +12,14 @@ use crate::connect::{self, Form, Link, Mode};
 use crate::control::{CommandError, Reply};
 use crate::devices::{DeviceError, FIRST};
 
+/// The answer to `addresses`: those worth offering, and the one to tell another device, empty where nothing listens.
+///
+/// # Errors
+/// Never, as these can be written down.
+pub fn addresses_answer(candidates: Vec<Candidate>, url: &str) -> Reply {
+    Ok(json!({"candidates": reply(candidates)?, "url": url}))
+}
+
 impl Running {
     /// Makes a key for another device; the answer has it, once.
     pub(super) async fn add_device(&self, name: String, seats: Option<Vec<String>>) -> Reply {
@@ -28,7 +36,7 @@ impl Running {
     pub(super) fn addresses(&self) -> Reply {
         let candidates = addresses::here();
         let url = self.url(&candidates);
-        Ok(json!({"candidates": reply(candidates)?, "url": url}))
+        addresses_answer(candidates, &url)
     }
 
     /// The block to copy on that device.

@@ -50,7 +50,7 @@ pub struct Log {
     pub renewed_by_rival: usize,
     /// When each access token ends, in milliseconds.
     pub ends: BTreeMap<String, i64>,
-    /// Seats whose spent refresh token the rival sent once more, after it took a lock from somebody who slept.
+    /// Seats whose spent refresh token was sent once more, by the rival or by one of us who had slept meanwhile.
     pub replayed: BTreeSet<String>,
     /// Whose each refresh token is.
     pub seat_of: BTreeMap<String, String>,
@@ -168,12 +168,10 @@ pub fn wire(
                 .token_posts()
                 .last()
                 .is_some_and(|post| post.verdict == Verdict::Reused);
-            if reused {
-                tracing::debug!("a token that was used is sent by {who:?}");
-            }
             // Who sleeps keeps a lock that looks stale, and a question that may still arrive. Whoever of the two comes
             // second, it is the end; that we alone sent it twice is counted apart.
             if reused {
+                tracing::debug!("a token that was used is sent by {who:?}");
                 let mut log = log.lock().unwrap();
                 let seat = log.seat_of.get(&token).cloned();
                 log.replayed.extend(seat);
