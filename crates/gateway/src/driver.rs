@@ -11,7 +11,7 @@ use pool::{AccountId, Action, Observation, Policy, Poll, Renewal};
 use tokio::task::JoinSet;
 
 use crate::config::{Config, TokenRefresh};
-use crate::credential::{Credential, CredentialError, Secret};
+use crate::credential::{Credential, CredentialError};
 use crate::delegate::{Claude, PATIENCE};
 use crate::devices::Devices;
 use crate::keeper::Keeper;
@@ -267,25 +267,32 @@ impl Driver {
     async fn renew_one(&self, label: &str, login: Renewable) -> Renewal {
         let _renewing = self.roster.renewing(&login.profile);
         match self.settings.now().token_refresh {
-            TokenRefresh::Router => self.renew_ourselves(label, login.profile, login.refused).await,
+            TokenRefresh::Router => self.renew_ourselves(label, login).await,
             TokenRefresh::Delegate => self.hand_over(&login.profile).await,
             TokenRefresh::Nobody => Renewal::Busy, // the pool asks for none
         }
     }
 
-    async fn renew_ourselves(&self, label: &str, profile: Profile, refused: Option<Secret>) -> Renewal {
+    async fn renew_ourselves(&self, label: &str, login: Renewable) -> Renewal {
+        let Renewable {
+            profile,
+            copies,
+            refused,
+        } = login;
         // A pair that waits to be saved comes first: the store's old one is spent.
         if self.save_waiting(false).await.contains(&profile) {
             return Renewal::CannotSave;
         }
-        match self.renewer.renew(&profile, refused.as_ref()).await {
+        match self.renewer.renew(&profile, &copies, refused.as_ref()).await {
             Ok(Renewed::Adopted) => Renewal::Done,
             Ok(Renewed::Saved) => {
                 tracing::info!("`{label}`: the login was renewed");
                 Renewal::Done
             }
             Ok(Renewed::Unsaved(unsaved)) => {
-                self.roster.keep(profile, *unsaved);
+                for (profile, unsaved) in unsaved {
+                    self.roster.keep(profile, unsaved);
+                }
                 Renewal::Done
             }
             Err(RefreshError::Lock(error @ (LockError::Denied { .. } | LockError::Foreign(_)))) => {

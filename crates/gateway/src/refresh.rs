@@ -3,9 +3,13 @@
 //! Claude Code, other routers and we share one refresh token that works once. So: take Claude Code's locks; read again
 //! under them, for another may have been quicker; make sure that the store takes a write; mark the token as sent; send
 //! it; and save the new pair before anyone uses it. What may have been spent is never sent again.
+//!
+//! A directory that was copied holds the same login, and somebody may work in either: a login is renewed for all its
+//! homes at once, under the locks of each.
 
 mod grace;
 mod exchange;
+mod home;
 mod put;
 
 use std::io;
@@ -20,10 +24,11 @@ pub use put::admits;
 
 use crate::credential::{Credential, CredentialError, Document, NotOurs, Pair, Place, Secret, Store};
 use crate::ledger::{Fate, Ledger};
-use crate::lock::{LockError, ProfileLock};
+use crate::lock::LockError;
 use crate::ports::{Clock, Upstream};
 use crate::profile::Profile;
 use crate::reads::{Asking, Reads, Why};
+use home::Home;
 use put::Put;
 
 /// What a renewal needs.
@@ -52,8 +57,8 @@ pub enum Renewed {
     Adopted,
     /// The new pair is in the store.
     Saved,
-    /// The new pair is good and could not be saved; it lives in memory until it can.
-    Unsaved(Box<Unsaved>),
+    /// The new pair is good and could not be saved everywhere; it lives in memory until it can.
+    Unsaved(Vec<(Profile, Unsaved)>),
 }
 
 /// A pair that waits to be saved.
@@ -107,12 +112,17 @@ pub enum RefreshError {
 }
 
 impl Renewer {
-    /// Renews the login of `profile`, unless it proves fresh under the locks. `refused` is an access token that
-    /// Anthropic did not take, however long it claims to last.
+    /// Renews the login of `profile`, unless it proves fresh under the locks, and with it that of the `copies` that hold
+    /// the same. `refused` is an access token that Anthropic did not take, however long it claims to last.
     ///
     /// # Errors
     /// See [`RefreshError`]. Whatever it is, the store holds what it held, or another's work.
-    pub async fn renew(&self, profile: &Profile, refused: Option<&Secret>) -> Result<Renewed, RefreshError> {
+    pub async fn renew(
+        &self,
+        profile: &Profile,
+        copies: &[Profile],
+        refused: Option<&Secret>,
+    ) -> Result<Renewed, RefreshError> {
         let lock = self.lock(profile).await?;
         let stored = self.read(profile).await?;
         let login = stored.credential().ok_or(CredentialError::LoggedOut)?;
@@ -129,30 +139,51 @@ impl Renewer {
             Some(Fate::Uncertain) => return Err(RefreshError::Uncertain),
             None => {}
         }
-        let lock = self.probe(profile, lock, stored.place(), &refresh).await?;
+        let home = Home {
+            profile: profile.clone(),
+            place: stored.place().clone(),
+            lock,
+        };
+        let homes = self.with_copies(home, copies, &refresh).await?;
+        let homes = self.probe(homes, &refresh).await?;
         self.mark(&refresh, Fate::Uncertain)
             .await
             .map_err(|error| RefreshError::CannotSave(error.to_string()))?;
-        let (lock, mut pair) = self.exchange(profile, lock, &login, &refresh).await?;
+        let (homes, mut pair) = self.exchange(homes, &login, &refresh).await?;
         pair.refresh.get_or_insert_with(|| refresh.clone());
-        match self.put(profile, lock, stored.place(), &refresh, &pair).await {
-            Ok(Put::Written) => {
-                self.succeeded(&refresh, &pair).await;
-                Ok(Renewed::Saved)
+        let credential = stored.with_pair(&pair).credential().unwrap_or(login);
+        Ok(self.put_everywhere(homes, &refresh, &pair, &credential).await)
+    }
+
+    /// Puts the new pair into every home of the login; where that has to wait, `credential` is used meanwhile.
+    async fn put_everywhere(&self, homes: Vec<Home>, posted: &Secret, pair: &Pair, credential: &Credential) -> Renewed {
+        let (mut saved, mut unsaved) = (false, Vec::new());
+        for home in homes {
+            let (profile, place) = (home.profile.clone(), home.place.clone());
+            match self.put(home, posted, pair).await {
+                Ok(Put::Written) => saved = true,
+                Ok(Put::NotOurs) => {}
+                Err(error) => {
+                    tracing::warn!(
+                        "a renewed login could not be saved yet: {error}; it is kept in memory, and quitting now would lose it"
+                    );
+                    let waits = Unsaved {
+                        posted: posted.clone(),
+                        place,
+                        pair: pair.clone(),
+                        credential: credential.clone(),
+                    };
+                    unsaved.push((profile, waits));
+                }
             }
-            Ok(Put::NotOurs) => Ok(Renewed::Adopted),
-            Err(error) => {
-                tracing::warn!(
-                    "a renewed login could not be saved yet: {error}; it is kept in memory, and quitting now would lose it"
-                );
-                let credential = stored.with_pair(&pair).credential().ok_or(CredentialError::LoggedOut)?;
-                Ok(Renewed::Unsaved(Box::new(Unsaved {
-                    posted: refresh,
-                    place: stored.place().clone(),
-                    pair,
-                    credential,
-                })))
-            }
+        }
+        if saved {
+            self.succeeded(posted, pair).await;
+        }
+        match saved {
+            _ if !unsaved.is_empty() => Renewed::Unsaved(unsaved),
+            true => Renewed::Saved,
+            false => Renewed::Adopted,
         }
     }
 
@@ -162,17 +193,14 @@ impl Renewer {
     /// # Errors
     /// If it still cannot be saved.
     pub async fn save(&self, profile: &Profile, unsaved: &Unsaved) -> Result<(), RefreshError> {
-        let lock = self.lock(profile).await?;
-        self.put(profile, lock, &unsaved.place, &unsaved.posted, &unsaved.pair)
-            .await?;
+        let home = Home {
+            profile: profile.clone(),
+            place: unsaved.place.clone(),
+            lock: self.lock(profile).await?,
+        };
+        self.put(home, &unsaved.posted, &unsaved.pair).await?;
         self.succeeded(&unsaved.posted, &unsaved.pair).await;
         Ok(())
-    }
-
-    async fn lock(&self, profile: &Profile) -> Result<ProfileLock, LockError> {
-        let (dir, now) = (profile.dir.clone(), self.clock.now());
-        let judgement = self.grace.judgement(now);
-        blocking(move || ProfileLock::take(&dir, judgement, now)).await
     }
 
     fn is_fresh(&self, login: &Credential) -> bool {
@@ -206,8 +234,8 @@ impl Renewer {
         blocking(move || ledger.mark(&refresh, fate, now)).await
     }
 
-    /// Notes that the pair that `posted` was exchanged for is in the store. A copy of the login may lie in another
-    /// directory, and what it holds is spent.
+    /// Notes that the pair that `posted` was exchanged for is in the store. A backup of the login may be laid there again,
+    /// and what it holds is spent.
     async fn succeeded(&self, posted: &Secret, pair: &Pair) {
         if pair.refresh.as_ref() == Some(posted) {
             return self.clear(posted).await;

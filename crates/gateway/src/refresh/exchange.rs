@@ -5,13 +5,13 @@ use http::{Request, StatusCode, header};
 use jiff::SignedDuration;
 use tower::ServiceExt as _;
 
-use super::{RefreshError, Renewer, blocking};
+use super::home::Home;
+use super::{RefreshError, Renewer};
 use crate::anthropic::{self, TokenAnswer};
 use crate::credential::{Credential, Pair, Secret};
 use crate::ledger::Fate;
-use crate::lock::{self, LockError, ProfileLock};
+use crate::lock::{self, LockError};
 use crate::ports::UpstreamError;
-use crate::profile::Profile;
 use crate::usage::USER_AGENT;
 
 /// A token answer is a few kilobytes.
@@ -21,20 +21,20 @@ impl Renewer {
     /// Sends the refresh token, which is marked as sent. Where it was not spent for sure, the mark is taken away.
     pub(super) async fn exchange(
         &self,
-        profile: &Profile,
-        mut lock: ProfileLock,
+        mut homes: Vec<Home>,
         login: &Credential,
         refresh: &Secret,
-    ) -> Result<(ProfileLock, Pair), RefreshError> {
+    ) -> Result<(Vec<Home>, Pair), RefreshError> {
         let mut scopes = None;
         let unspent = loop {
-            if let Err(lost) = lock.check(self.clock.now()) {
+            let now = self.clock.now();
+            if let Err(lost) = homes.iter().try_for_each(|home| home.lock.check(now)) {
                 break lost.into();
             }
             let answer;
-            (lock, answer) = self.ask_under(lock, refresh, scopes.as_deref()).await;
+            (homes, answer) = self.ask_under(homes, refresh, scopes.as_deref()).await;
             match answer {
-                Ok(TokenAnswer::Granted(pair)) => return Ok((self.touched(lock).await, pair)),
+                Ok(TokenAnswer::Granted(pair)) => return Ok((self.touched(homes).await, pair)),
                 Ok(TokenAnswer::InvalidScope) if scopes.is_none() && !login.scopes.is_empty() => {
                     scopes = Some(login.scopes.join(" "));
                 }
@@ -42,7 +42,7 @@ impl Renewer {
                 Ok(TokenAnswer::Refused { status, retry_after }) => {
                     break failed(format!("it answered {status}"), retry_after);
                 }
-                Ok(TokenAnswer::Rejected) => return Err(self.rejected(profile, refresh).await),
+                Ok(TokenAnswer::Rejected) => return Err(self.rejected(&homes, refresh).await),
                 Ok(TokenAnswer::Uncertain) | Err(UpstreamError::Broken(_) | UpstreamError::Stale(_)) => {
                     return Err(RefreshError::Uncertain);
                 }
@@ -56,36 +56,26 @@ impl Renewer {
     /// Asks, and says that the locks' holder lives while the answer is awaited.
     async fn ask_under(
         &self,
-        mut lock: ProfileLock,
+        mut homes: Vec<Home>,
         refresh: &Secret,
         scopes: Option<&str>,
-    ) -> (ProfileLock, Result<TokenAnswer, UpstreamError>) {
+    ) -> (Vec<Home>, Result<TokenAnswer, UpstreamError>) {
         let mut asking = std::pin::pin!(self.ask(refresh, scopes));
         loop {
             tokio::select! {
                 biased;
-                answer = &mut asking => return (lock, answer),
-                () = tokio::time::sleep(lock::HEARTBEAT) => lock = self.touched(lock).await,
+                answer = &mut asking => return (homes, answer),
+                () = tokio::time::sleep(lock::HEARTBEAT) => homes = self.touched(homes).await,
             }
         }
     }
 
-    async fn touched(&self, mut lock: ProfileLock) -> ProfileLock {
-        let now = self.clock.now();
-        blocking(move || {
-            // A lock that was taken from us shows when it is checked.
-            let _ = lock.touch(now);
-            lock
-        })
-        .await
-    }
-
-    /// The token is dead, unless another has put a new one into the store meanwhile.
-    async fn rejected(&self, profile: &Profile, refresh: &Secret) -> RefreshError {
-        if let Ok(now) = self.read(profile).await
-            && !now.holds(refresh)
-        {
-            return RefreshError::Lock(LockError::Busy(profile.credentials()));
+    /// The token is dead, unless another has put a new one into a store meanwhile.
+    async fn rejected(&self, homes: &[Home], refresh: &Secret) -> RefreshError {
+        for Home { profile, .. } in homes {
+            if self.read(profile).await.is_ok_and(|now| !now.holds(refresh)) {
+                return RefreshError::Lock(LockError::Busy(profile.credentials()));
+            }
         }
         // If this cannot be written, the token stays marked as sent, which keeps it from being sent again too.
         let _ = self.mark(refresh, Fate::Rejected).await;

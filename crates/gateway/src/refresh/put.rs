@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::home::Home;
 use super::{RefreshError, Renewer, blocking};
 use crate::credential::{Credential, CredentialError, Document, NotOurs, Pair, Place, Secret, Store, WriteError};
-use crate::lock::{LockError, ProfileLock};
+use crate::lock::LockError;
 use crate::profile::Profile;
 use crate::reads::Why;
 
@@ -26,54 +27,48 @@ pub(super) enum Put {
 
 impl Renewer {
     /// Writes what is there once more, byte for byte: a store that takes that will take a new pair.
-    pub(super) async fn probe(
-        &self,
-        profile: &Profile,
-        mut lock: ProfileLock,
-        place: &Place,
-        refresh: &Secret,
-    ) -> Result<ProfileLock, RefreshError> {
-        let (renewer, profile, place, refresh) = (self.clone(), profile.clone(), place.clone(), refresh.clone());
+    pub(super) async fn probe(&self, mut homes: Vec<Home>, refresh: &Secret) -> Result<Vec<Home>, RefreshError> {
+        let (renewer, refresh) = (self.clone(), refresh.clone());
         let write = move || {
-            let now = renewer.clock.now();
-            let storage = lock.for_writing(renewer.grace.judgement(now), now)?;
-            let stored = renewer.read_at(&profile, &place)?;
-            // Another wrote without the locks: next round.
-            if !stored.holds(&refresh) {
-                return Err(RefreshError::Lock(LockError::Busy(profile.credentials())));
+            for home in &homes {
+                renewer.probe_one(home, &refresh)?;
             }
-            let written = renewer.store.write(&profile, &stored, &storage, now);
-            drop(storage);
-            written?;
-            // A store that says yes and keeps something else is no place for a new pair.
-            let kept = renewer.read_at(&profile, &place)?;
-            if !kept.holds(&refresh) {
-                return Err(RefreshError::CannotSave(
-                    "the store does not keep what it is given".into(),
-                ));
+            for home in &mut homes {
+                home.lock.touch(renewer.clock.now())?;
             }
-            lock.touch(renewer.clock.now())?;
-            Ok(lock)
+            Ok(homes)
         };
         blocking(write).await
     }
 
+    fn probe_one(&self, Home { profile, place, lock }: &Home, refresh: &Secret) -> Result<(), RefreshError> {
+        let now = self.clock.now();
+        let storage = lock.for_writing(self.grace.judgement(now), now)?;
+        let stored = self.read_at(profile, place)?;
+        // Another wrote without the locks: next round.
+        if !stored.holds(refresh) {
+            return Err(RefreshError::Lock(LockError::Busy(profile.credentials())));
+        }
+        let written = self.store.write(profile, &stored, &storage, now);
+        drop(storage);
+        written?;
+        // A store that says yes and keeps something else is no place for a new pair.
+        match self.read_at(profile, place)?.holds(refresh) {
+            true => Ok(()),
+            false => Err(RefreshError::CannotSave(
+                "the store does not keep what it is given".into(),
+            )),
+        }
+    }
+
     /// Puts the new pair in the place of the login that it was exchanged for, and of no other.
-    pub(super) async fn put(
-        &self,
-        profile: &Profile,
-        mut lock: ProfileLock,
-        place: &Place,
-        posted: &Secret,
-        pair: &Pair,
-    ) -> Result<Put, RefreshError> {
+    pub(super) async fn put(&self, mut home: Home, posted: &Secret, pair: &Pair) -> Result<Put, RefreshError> {
         for _ in 0..STORAGE_TRIES {
-            let (renewer, profile, place) = (self.clone(), profile.clone(), place.clone());
-            let (posted, pair) = (posted.clone(), pair.clone());
+            let (renewer, posted, pair) = (self.clone(), posted.clone(), pair.clone());
             let put;
-            (lock, put) = blocking(move || {
-                let put = renewer.put_once(&profile, &lock, &place, &posted, &pair);
-                (lock, put)
+            (home, put) = blocking(move || {
+                let put = renewer.put_once(&home, &posted, &pair);
+                (home, put)
             })
             .await;
             match put {
@@ -81,14 +76,12 @@ impl Renewer {
                 put => return put,
             }
         }
-        Err(LockError::Busy(profile.dir.join(".storage-write.lock")).into())
+        Err(LockError::Busy(home.profile.dir.join(".storage-write.lock")).into())
     }
 
     fn put_once(
         &self,
-        profile: &Profile,
-        lock: &ProfileLock,
-        place: &Place,
+        Home { profile, place, lock }: &Home,
         posted: &Secret,
         pair: &Pair,
     ) -> Result<Put, RefreshError> {

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use pool::AccountId;
 
 use super::group::Candidate;
+use super::reading::Reading;
 use super::{Roster, Seat, held};
 use crate::credential::{Credential, Secret};
 use crate::profile::Profile;
@@ -19,6 +20,8 @@ const BETWEEN_OFFERS: SignedDuration = SignedDuration::from_secs(60);
 pub struct Renewable {
     /// Where it is kept.
     pub profile: Profile,
+    /// The other directories that hold it, as they were last read.
+    pub copies: Vec<Profile>,
     /// Its access token, if Anthropic refused that.
     pub refused: Option<Secret>,
 }
@@ -33,24 +36,36 @@ pub(super) struct Waiting {
 impl Roster {
     /// The login to renew on that seat: the router's own, if there is one, else the one that serves.
     pub fn renewable(&self, id: &AccountId) -> Option<Renewable> {
-        let seats = held(&self.seats);
-        let seat = seats.get(id)?;
-        Some(self.to_renew(seat, seat.own.as_ref().or(seat.login.as_ref())?))
-    }
-
-    fn to_renew(&self, seat: &Seat, (profile, login): &(Profile, Credential)) -> Renewable {
-        let refused = seat.refused.of(&login.access, self.scheduler.now());
-        Renewable {
-            profile: profile.clone(),
-            refused: refused.map(|_| login.access.clone()),
-        }
+        self.to_renew(id, |seat| seat.own.as_ref().or(seat.login.as_ref()))
     }
 
     /// The login that serves that seat.
     pub fn serving(&self, id: &AccountId) -> Option<Renewable> {
-        let seats = held(&self.seats);
-        let seat = seats.get(id)?;
-        Some(self.to_renew(seat, seat.login.as_ref()?))
+        self.to_renew(id, |seat| seat.login.as_ref())
+    }
+
+    fn to_renew(&self, id: &AccountId, of: impl Fn(&Seat) -> Option<&(Profile, Credential)>) -> Option<Renewable> {
+        let seat = held(&self.seats).get(id)?.clone();
+        let (profile, login) = of(&seat)?;
+        let refused = seat.refused.of(&login.access, self.scheduler.now());
+        Some(Renewable {
+            profile: profile.clone(),
+            copies: self.copies(profile, login),
+            refused: refused.map(|_| login.access.clone()),
+        })
+    }
+
+    /// The other directories that hold `login`, whichever seats they are taken for.
+    fn copies(&self, profile: &Profile, login: &Credential) -> Vec<Profile> {
+        let holds = |reading: &Reading| {
+            let stored = reading.credential.as_ref().and_then(|stored| stored.refresh.as_ref());
+            stored.is_some() && stored == login.refresh.as_ref()
+        };
+        let readings = held(&self.readings);
+        let copies = readings
+            .iter()
+            .filter(|(other, reading)| *other != profile && holds(reading));
+        copies.map(|(other, _)| other.clone()).collect()
     }
 
     /// Notes that the login of `profile` is being renewed, until the guard is dropped.

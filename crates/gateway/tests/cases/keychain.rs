@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gateway::credential::{Document, Files, Place, Store as _};
+use gateway::credential::{Document, Place, Store as _};
 use gateway::items::{Item, Listing};
 use gateway::keychain::Keychain;
 use gateway::lock::{Judgement, ProfileLock};
@@ -20,7 +20,7 @@ use sandbox::{Answer, Seat};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::support::{Bench, Log, MESSAGES, OPUS, T, seat, write_login};
+use crate::support::{Bench, Log, MESSAGES, OPUS, T, no_claude, seat};
 
 /// The tool, waited for as long as a busy machine needs, but where it is told to hang.
 struct Patient {
@@ -182,10 +182,6 @@ fn ending(name: &str, seconds: i64) -> Seat {
     seat(name, 0.1, 0.1).expires_at_ms((T + seconds) * 1_000)
 }
 
-fn no_claude() -> Value {
-    json!({"claudePath": "/nonexistent/claude"})
-}
-
 /// A login document of that pair, with those other sections.
 fn document(token: &str, refresh: &str, end: i64, others: &Value) -> Value {
     let mut document = json!({"claudeAiOauth": {
@@ -202,11 +198,6 @@ fn write_file(home: &Path, name: &str, document: &Value) {
     fs::write(home.join(name).join(".credentials.json"), document.to_string()).unwrap();
 }
 
-fn posted(bench: &Bench) -> Vec<String> {
-    let posts = bench.sandbox.token_posts();
-    posts.into_iter().map(|post| post.refresh_token).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn kc_01_a_hex_answer_is_a_login_and_what_is_written_is_plain_ascii() {
     let mac = Mac::new();
@@ -219,7 +210,7 @@ async fn kc_01_a_hex_answer_is_a_login_and_what_is_written_is_plain_ascii() {
         })
         .await;
     bench.pass(30).await;
-    assert_eq!(posted(&bench), ["rt-A"]);
+    assert_eq!(bench.posted(), ["rt-A"]);
     let given = mac.given();
     assert_eq!(given.len(), 2, "the probe and the pair");
     assert_eq!(given[0], pretty, "the probe writes the very bytes that it read");
@@ -402,7 +393,7 @@ async fn kc_05_the_pair_that_lasts_longer_is_used_and_renewed_where_it_lies() {
         assert_eq!(bench.turn(OPUS).await.status, 200);
         assert_eq!(bench.tokens(MESSAGES), ["tok-A"], "newer in the file: {newer_in_file}");
         bench.pass(700).await;
-        assert_eq!(posted(&bench), ["rt-A"], "newer in the file: {newer_in_file}");
+        assert_eq!(bench.posted(), ["rt-A"], "newer in the file: {newer_in_file}");
         let in_file: Value =
             serde_json::from_slice(&fs::read(bench.dir("A").join(".credentials.json")).unwrap()).unwrap();
         let in_file = in_file["claudeAiOauth"]["refreshToken"].clone();
@@ -423,7 +414,7 @@ async fn kc_06_no_secret_is_on_a_command_line_in_a_log_or_a_file_or_the_status()
     let mac = Mac::new();
     let bench = mac.bench(vec![ending("A", 200)], no_claude()).await;
     bench.pass(30).await;
-    assert_eq!(posted(&bench), ["rt-A"]);
+    assert_eq!(bench.posted(), ["rt-A"]);
     // Every way in which the tool can fail.
     for how in [
         "asks",
@@ -587,7 +578,7 @@ async fn kc_07_a_locked_keychain_is_not_a_missing_login() {
     assert_eq!(bench.tokens(MESSAGES), ["tok-A"]);
     bench.pass(660).await;
     assert_eq!(bench.seat("A").login, Some(LoginTrouble::KeychainLocked));
-    assert_eq!(posted(&bench), [""; 0], "nothing is renewed unread");
+    assert_eq!(bench.posted(), [""; 0], "nothing is renewed unread");
     let tried = mac.reads();
     bench.pass(600).await;
     assert!(mac.reads() - tried < 50, "{}", mac.reads() - tried);
@@ -595,7 +586,7 @@ async fn kc_07_a_locked_keychain_is_not_a_missing_login() {
     mac.behaves("");
     bench.pass(310).await;
     assert_eq!(
-        posted(&bench),
+        bench.posted(),
         ["rt-A"],
         "and when it is open again it goes on by itself"
     );
@@ -634,7 +625,7 @@ async fn kc_07_behind_a_locked_keychain_the_file_serves_and_is_not_renewed() {
     assert_eq!(bench.turn(OPUS).await.status, 200);
     assert_eq!(bench.tokens(MESSAGES), ["tok-A"]);
     bench.pass(1_200).await;
-    assert_eq!(posted(&bench), [""; 0], "the item may have replaced it");
+    assert_eq!(bench.posted(), [""; 0], "the item may have replaced it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -649,9 +640,9 @@ async fn kc_08_a_blanked_item_hides_no_good_login() {
         .await;
     assert_eq!(bench.turn(OPUS).await.status, 200);
     assert_eq!(bench.tokens(MESSAGES), ["tok-A"]);
-    assert_eq!(posted(&bench), [""; 0]);
+    assert_eq!(bench.posted(), [""; 0]);
     bench.pass(800).await;
-    assert_eq!(posted(&bench), ["rt-A"]);
+    assert_eq!(bench.posted(), ["rt-A"]);
     assert_eq!(mac.item(&bench.dir("A")), blank, "and it is left as it is");
     assert_eq!(mac.lines(), [""; 0]);
 
@@ -663,7 +654,7 @@ async fn kc_08_a_blanked_item_hides_no_good_login() {
         .await;
     bench.pass(600).await;
     assert_eq!(bench.seat("A").state, SeatState::LoggedOut);
-    assert_eq!(posted(&bench), [""; 0], "an empty token is never sent");
+    assert_eq!(bench.posted(), [""; 0], "an empty token is never sent");
 }
 
 #[tokio::test(start_paused = true)]
@@ -722,7 +713,7 @@ async fn kc_what_only_claude_code_can_write_is_claude_codes_to_renew() {
             .await;
         bench.sandbox.script_always("tok-A2", MESSAGES, Answer::ok());
         eventually(|| bench.seat("A").token_ends_at == Some(T + 30_000)).await;
-        assert_eq!(posted(&bench), [""; 0], "the router spends nothing");
+        assert_eq!(bench.posted(), [""; 0], "the router spends nothing");
         assert_eq!(mac.lines(), [""; 0], "and writes nothing");
         assert_eq!(mac.item(&bench.dir("A")), renewed);
         let told = fs::read_to_string(told).unwrap();
@@ -786,7 +777,7 @@ async fn kc_no_line_ever_reaches_the_tools_buffer() {
         let item: Value = serde_json::from_str(&mac.item(&bench.dir("A"))).expect("whole");
         let before: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(item["mcpOAuth"], before["mcpOAuth"]);
-        match posted(&bench).is_empty() {
+        match bench.posted().is_empty() {
             true => {
                 left += 1;
                 assert_eq!(mac.item(&bench.dir("A")), text, "{length}: untouched");
@@ -837,7 +828,7 @@ async fn kc_a_write_that_was_killed_is_unknown_until_it_is_read_back() {
     let bench = mac.bench(vec![ending("A", 400)], no_claude()).await;
     mac.behaves("pair-late");
     bench.pass(130).await;
-    assert_eq!(posted(&bench), ["rt-A"]);
+    assert_eq!(bench.posted(), ["rt-A"]);
     assert_eq!(mac.login(&bench.dir("A"))["refreshToken"], "rt-A");
     assert_eq!(bench.seat("A").login, Some(LoginTrouble::Unsaved));
     assert_eq!(bench.turn(OPUS).await.status, 200, "it is used meanwhile");
@@ -852,14 +843,14 @@ async fn kc_a_write_that_was_killed_is_unknown_until_it_is_read_back() {
         bench.sandbox.refresh_token("A")
     );
     assert_eq!(bench.seat("A").login, None);
-    assert_eq!(posted(&bench), ["rt-A"]);
+    assert_eq!(bench.posted(), ["rt-A"]);
 
     // Killed after it acted: it is there, and that is seen.
     let mac = Mac::new();
     let bench = mac.bench(vec![ending("A", 400)], no_claude()).await;
     mac.behaves("pair-late-but-done");
     bench.pass(130).await;
-    assert_eq!(posted(&bench), ["rt-A"]);
+    assert_eq!(bench.posted(), ["rt-A"]);
     assert_eq!(
         mac.login(&bench.dir("A"))["refreshToken"],
         bench.sandbox.refresh_token("A")
@@ -896,119 +887,4 @@ async fn kc_a_store_that_says_yes_and_keeps_nothing_is_no_place_for_a_new_pair()
         mac.login(&bench.dir("A"))["refreshToken"],
         bench.sandbox.refresh_token("A")
     );
-}
-
-/// Two directories with logins of one seat, the second the router's own.
-fn twin(name: &str, token: &str, end: i64) -> Seat {
-    seat(name, 0.1, 0.1)
-        .account("acc-1", "me@example.test")
-        .organization("org-1", "Team")
-        .tokens(token, &format!("rt-{token}"))
-        .expires_at_ms(end * 1_000)
-}
-
-#[tokio::test(start_paused = true)]
-async fn rt_06_of_several_logins_the_routers_own_is_used_and_the_others_stand_by() {
-    let claudes = twin("P", "tok-claudes", T + 20_000);
-    let own = twin("own", "tok-own", T + 10_000);
-    let bench = Bench::with(vec![claudes], json!({})).await;
-    let dir = bench.home.path().join(".config/claude-proxy-router/logins/calm");
-    bench.sandbox.script_always("tok-own", MESSAGES, Answer::ok());
-    write_login(&dir, &own);
-    bench.pass(11).await;
-    assert_eq!(bench.next_seat(OPUS).await, "tok-own");
-    assert_eq!(bench.status().seats.len(), 1);
-    assert_eq!(bench.status().seats[0].dirs.len(), 2);
-    bench
-        .sandbox
-        .script_always("tok-own", MESSAGES, Answer::error(401, "authentication_error", "no"));
-    assert_eq!(bench.new_turn(OPUS).await.status, 200);
-    assert_eq!(
-        bench.tokens(MESSAGES)[1..],
-        ["tok-own", "tok-claudes"],
-        "the next stands by"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn rt_06_an_own_login_that_ended_is_renewed_before_one_that_is_shared() {
-    // The sandbox knows the live one alone; the other is dead.
-    for own_lives in [true, false] {
-        let (own, shared) = (twin("P", "tok-own", T - 4_000), twin("P", "tok-shared", T + 1_000));
-        let lives = if own_lives { &own } else { &shared };
-        let bench = Bench::laid_out(vec![lives.clone()], no_claude(), Arc::new(Files), |home| {
-            write_login(&home.join("P"), &shared);
-            write_login(&home.join(".config/claude-proxy-router/logins/calm"), &own);
-        })
-        .await;
-        bench.sandbox.script_always("tok-shared", MESSAGES, Answer::ok());
-        bench.pass(600).await;
-        assert_eq!(bench.next_seat(OPUS).await, "tok-shared", "it works, so it serves");
-        assert_eq!(posted(&bench), [""; 0]);
-        bench.pass(150).await;
-        let want: &[&str] = match own_lives {
-            true => &["rt-tok-own"],
-            false => &["rt-tok-own", "rt-tok-shared"],
-        };
-        assert_eq!(posted(&bench), want);
-        assert_eq!(bench.next_seat(OPUS).await, bench.sandbox.access_token("P"));
-        assert_eq!(bench.seat("Team").login, None);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn rt_06_a_copy_of_a_login_that_was_renewed_elsewhere_is_never_sent() {
-    let login = twin("P", "tok-first", T + 200);
-    let bench = Bench::laid_out(vec![login.clone()], no_claude(), Arc::new(Files), |home| {
-        for dir in ["P", ".claude-copy"] {
-            write_login(&home.join(dir), &login);
-        }
-    })
-    .await;
-    bench.pass(60).await;
-    assert_eq!(posted(&bench), ["rt-tok-first"]);
-    // The living one is refused, although the copy has long ended: it is the living one that is renewed.
-    bench.pass(600).await;
-    bench.sandbox.revoke_access("P");
-    assert_eq!(bench.turn(OPUS).await.status, 200);
-    bench.pass(60).await;
-    let posted = posted(&bench);
-    assert_eq!(posted.len(), 2, "{posted:?}");
-    assert_ne!(posted[1], "rt-tok-first", "{posted:?}");
-    assert_eq!(bench.seat("Team").state, SeatState::Ready);
-}
-
-#[tokio::test(start_paused = true)]
-async fn rt_06_the_verdict_on_one_dead_login_is_not_that_on_the_next() {
-    let (dead, living) = (twin("P", "tok-dead", T - 100), twin("P", "tok-living", T - 200));
-    let bench = Bench::laid_out(vec![living.clone()], no_claude(), Arc::new(Files), |home| {
-        write_login(&home.join("P"), &dead);
-        write_login(&home.join(".claude-living"), &living);
-    })
-    .await;
-    bench.pass(30).await;
-    assert_eq!(posted(&bench), ["rt-tok-dead", "rt-tok-living"]);
-    assert_eq!(bench.turn(OPUS).await.status, 200);
-    assert_eq!(bench.seat("Team").state, SeatState::Ready);
-}
-
-#[tokio::test(start_paused = true)]
-async fn rt_06_a_dead_login_does_not_hide_a_living_one_of_its_seat() {
-    // The dead one lasts longer.
-    let (dead, living) = (twin("P", "tok-dead", T + 250), twin("Q", "tok-living", T + 200));
-    let bench = Bench::prepared(vec![dead], json!({}), |sandbox| {
-        let token = "/v1/oauth/token";
-        sandbox.script("*", token, Answer::json(400, json!({"error": "invalid_grant"})));
-        sandbox.script_always("*", token, Answer::error(503, "api_error", "later"));
-    })
-    .await;
-    assert_eq!(posted(&bench), ["rt-tok-dead"]);
-    bench.sandbox.script_always("tok-living", MESSAGES, Answer::ok());
-    write_login(&bench.home.path().join(".claude-living"), &living);
-    bench.pass(11).await;
-    assert_eq!(bench.next_seat(OPUS).await, "tok-living");
-    bench.pass(60).await;
-    let posted = posted(&bench);
-    assert_eq!(posted[1], "rt-tok-living", "{posted:?}");
-    assert!(!posted[1..].contains(&"rt-tok-dead".to_owned()), "{posted:?}");
 }

@@ -15,5 +15,6 @@ mod outcomes;
 mod renewal;
 mod routing;
 mod security;
+mod several;
 mod store;
 mod streaming;

@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use sandbox::{Answer, Seat};
 use serde_json::{Value, json};
 
-use crate::support::{Bench, Log, MESSAGES, OPUS, T, seat, write_login};
+use crate::support::{Bench, Log, MESSAGES, OPUS, T, no_claude, seat, write_login};
 
 const TOKEN: &str = "/v1/oauth/token";
 
@@ -30,11 +30,6 @@ fn expired(name: &str) -> Seat {
 /// A seat whose login ends in so many seconds.
 fn ending(name: &str, seconds: i64) -> Seat {
     seat(name, 0.1, 0.1).expires_at_ms((T + seconds) * 1_000)
-}
-
-fn login(bench: &Bench, name: &str) -> Value {
-    let text = fs::read(bench.dir(name).join(".credentials.json")).unwrap();
-    serde_json::from_slice::<Value>(&text).unwrap()["claudeAiOauth"].clone()
 }
 
 fn posts(bench: &Bench) -> usize {
@@ -320,14 +315,14 @@ async fn rf_13_a_pair_that_cannot_be_saved_is_used_from_memory_and_saved_later()
     let bench = Bench::on(vec![expired("A")], json!({}), disk).await;
     bench.pass(5).await;
     assert_eq!(posts(&bench), 1);
-    assert_eq!(login(&bench, "A")["refreshToken"], "rt-A");
+    assert_eq!(bench.stored("A")["refreshToken"], "rt-A");
     assert_eq!(bench.turn(OPUS).await.status, 200);
     assert_eq!(bench.tokens(MESSAGES), [bench.sandbox.access_token("A")]);
     assert_eq!(bench.seat("A").login, Some(LoginTrouble::Unsaved));
     bench.pass(20).await;
     full.store(false, Ordering::Relaxed);
     bench.pass(11).await;
-    assert_eq!(login(&bench, "A")["refreshToken"], bench.sandbox.refresh_token("A"));
+    assert_eq!(bench.stored("A")["refreshToken"], bench.sandbox.refresh_token("A"));
     assert_eq!(bench.seat("A").login, None);
     assert_eq!(posts(&bench), 1, "the old one was never sent again");
 }
@@ -355,7 +350,7 @@ async fn rf_10_a_lid_that_closes_on_the_answer_does_not_lengthen_the_new_tokens_
     assert_eq!(posts(&bench), 1, "the pair is made");
     bench.clock.skew(SignedDuration::from_secs(3_000));
     bench.pass(5).await;
-    let login = login(&bench, "A");
+    let login = bench.stored("A");
     assert_eq!(login["accessToken"], bench.sandbox.access_token("A"));
     let ends = login["expiresAt"].as_i64().unwrap();
     assert!(ends <= (T + 28_801) * 1_000, "{}", ends - T * 1_000);
@@ -390,13 +385,9 @@ async fn an_answer_that_was_lost_is_never_asked_for_again_not_even_after_a_resta
         Answer::rotate_then(Answer::error(502, "api_error", "bad gateway")),
         Answer::rotate_then(Answer::text(200, "text/html", "<html>")),
     ] {
-        let bench = Bench::prepared(
-            vec![ending("A", 290)],
-            json!({"claudePath": "/nonexistent/claude"}),
-            |sandbox| {
-                sandbox.script("*", TOKEN, lost);
-            },
-        )
+        let bench = Bench::prepared(vec![ending("A", 290)], no_claude(), |sandbox| {
+            sandbox.script("*", TOKEN, lost);
+        })
         .await;
         bench.pass(1).await;
         assert_eq!(bench.seat("A").login, Some(LoginTrouble::Uncertain));
@@ -523,7 +514,7 @@ async fn lk_04_a_lock_that_another_took_from_us_stays_and_nothing_is_overwritten
     write_login(&bench.dir("A"), &other);
     bench.pass(40).await;
     assert_eq!(fs::metadata(&lock).unwrap().ino(), theirs);
-    assert_eq!(login(&bench, "A")["refreshToken"], "rt-other");
+    assert_eq!(bench.stored("A")["refreshToken"], "rt-other");
 }
 
 #[tokio::test(start_paused = true)]
@@ -540,10 +531,10 @@ async fn the_twentieth_try_for_the_storage_lock_still_saves_a_new_pair() {
     }
     // One try at once, eighteen more by now, and one to come.
     tokio::time::sleep(Duration::from_millis(1_850)).await;
-    assert_eq!(login(&bench, "A")["refreshToken"], "rt-A");
+    assert_eq!(bench.stored("A")["refreshToken"], "rt-A");
     fs::remove_dir(&storage).unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(login(&bench, "A")["refreshToken"], bench.sandbox.refresh_token("A"));
+    assert_eq!(bench.stored("A")["refreshToken"], bench.sandbox.refresh_token("A"));
     assert_eq!(bench.seat("A").login, None, "it never was in memory alone");
 }
 
@@ -633,7 +624,7 @@ async fn a_fault_in_the_upkeep_is_told_once_and_does_not_end_it() {
     full.store(false, Ordering::Relaxed);
     bench.pass(60).await;
     assert_eq!(bench.seat("A").login, None);
-    assert_eq!(login(&bench, "A")["refreshToken"], bench.sandbox.refresh_token("A"));
+    assert_eq!(bench.stored("A")["refreshToken"], bench.sandbox.refresh_token("A"));
     assert_eq!(log.text().matches("begins anew").count(), 1, "{}", log.text());
 }
 

@@ -55,6 +55,8 @@ pub struct Report {
     pub full_disks: usize,
     /// Households whose logins lie in a Keychain.
     pub keychains: usize,
+    /// Households with a forgotten copy of a login in another directory.
+    pub copies: usize,
     /// Saves that failed after the token had been spent, so that the pair was kept in memory.
     pub kept_unsaved: usize,
     /// Logins anew where nothing was wrong.
@@ -86,6 +88,7 @@ impl Report {
         self.lids += other.lids;
         self.full_disks += other.full_disks;
         self.keychains += other.keychains;
+        self.copies += other.copies;
         self.kept_unsaved += other.kept_unsaved;
         self.logins_meanwhile += other.logins_meanwhile;
         self.sent_twice_by_us += other.sent_twice_by_us;
@@ -193,6 +196,8 @@ pub struct Household {
     clock: Arc<VirtualClock>,
     sandbox: Sandbox,
     home: tempfile::TempDir,
+    /// A directory that nobody works in, with a copy of the first seat's login as it was in the beginning.
+    copy: Option<PathBuf>,
     shelf: Shelf,
     disk_full: Arc<AtomicBool>,
     log: Arc<Mutex<Log>>,
@@ -228,6 +233,11 @@ impl Household {
                 Shelf::Chain(Arc::new(Chain::new(now_ms, chance.fork())))
             }
         };
+        // It may come before or after the directory that it was copied from.
+        let copy = chance
+            .percent(30)
+            .then(|| chance.percent(50))
+            .map(|before| home.path().join(if before { "0" } else { "Z" }));
         for name in SEATS {
             let first_end = T + i64::try_from(chance.between(0, 2_000)).unwrap();
             let seat = seat(name, 0.1, 0.1)
@@ -237,8 +247,11 @@ impl Household {
                 .unwrap()
                 .ends
                 .insert(seat.access_token.clone(), first_end * 1_000);
-            write_login(&home.path().join(name), &seat);
-            shelf.take_in(&home.path().join(name));
+            let copied = copy.clone().filter(|_| name == SEATS[0]);
+            for dir in copied.iter().chain([&home.path().join(name)]) {
+                write_login(dir, &seat);
+                shelf.take_in(dir);
+            }
             log.lock()
                 .unwrap()
                 .seat_of
@@ -252,8 +265,10 @@ impl Household {
             home,
             report: Report {
                 keychains: usize::from(matches!(shelf, Shelf::Chain(_))),
+                copies: usize::from(copy.is_some()),
                 ..Report::default()
             },
+            copy,
             shelf,
             disk_full: Arc::default(),
             log,
@@ -279,7 +294,11 @@ impl Household {
     }
 
     async fn start_router(&mut self) -> Router {
-        let dirs: Vec<PathBuf> = SEATS.iter().map(|name| self.dir(name)).collect();
+        let dirs: Vec<PathBuf> = SEATS
+            .iter()
+            .map(|name| self.dir(name))
+            .chain(self.copy.clone())
+            .collect();
         let settings = json!({
             "routerKey": KEY, "includeDefaultAccount": false, "configDirs": dirs, "claudePath": "/nonexistent/claude",
             "tokenUrl": "https://platform.test/v1/oauth/token",
@@ -524,8 +543,7 @@ impl Household {
 
     fn locks(&self) -> BTreeMap<PathBuf, SystemTime> {
         let mut locks = BTreeMap::new();
-        for name in SEATS {
-            let dir = self.dir(name);
+        for dir in SEATS.iter().map(|name| self.dir(name)).chain(self.copy.clone()) {
             for path in [
                 dir.join(".oauth_refresh.lock"),
                 dir.join(".storage-write.lock"),
@@ -719,7 +737,8 @@ impl Household {
                 problems.push(format!("{leases} leases were never settled"));
             }
             for seat in router.gateway.snapshot(&[], false).seats {
-                let name = seat.dirs[0].rsplit('/').next().unwrap().to_owned();
+                let is_one = |name: &&&str| seat.dirs.iter().any(|dir| dir.rsplit('/').next() == Some(**name));
+                let name = (*SEATS.iter().find(is_one).unwrap()).to_owned();
                 // What nobody has asked for since it died may still look well; what is well must not look dead.
                 let well = matches!(seat.state, SeatState::Ready) || seat.login.is_some();
                 if self.is_safe(&name) && !well {

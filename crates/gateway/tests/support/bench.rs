@@ -22,7 +22,7 @@ use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
 
 use super::clock::VirtualClock;
-use super::seats::{seat, write_login};
+use super::seats::{no_claude, seat, write_login};
 use super::wire::{KEY, MESSAGES, Reply, messages, turn_body};
 
 /// The sandbox as the network.
@@ -115,7 +115,7 @@ impl Bench {
 
     /// These seats, and a token endpoint that is reached after so many milliseconds.
     pub async fn slow_tokens(seats: Vec<Seat>, delay_ms: u64) -> Self {
-        let settings = json!({"claudePath": "/nonexistent/claude"});
+        let settings = no_claude();
         Self::begun(seats, settings, Arc::new(Files), delay_ms, |_| (), |_| ()).await
     }
 
@@ -349,6 +349,18 @@ impl Bench {
     /// The folder of that seat's login.
     pub fn dir(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
+    }
+
+    /// The login that is stored in that folder.
+    pub fn stored(&self, name: &str) -> Value {
+        let text = std::fs::read(self.dir(name).join(".credentials.json")).unwrap();
+        serde_json::from_slice::<Value>(&text).unwrap()["claudeAiOauth"].clone()
+    }
+
+    /// The refresh tokens that were sent, in their order.
+    pub fn posted(&self) -> Vec<String> {
+        let posts = self.sandbox.token_posts();
+        posts.into_iter().map(|post| post.refresh_token).collect()
     }
 
     /// Now, in seconds since the epoch.

@@ -16,7 +16,7 @@ mod wire;
 pub use bench::{Bench, network};
 pub use clock::{T, VirtualClock};
 pub use log::Log;
-pub use seats::{seat, with_fable, write_login};
+pub use seats::{no_claude, seat, with_fable, write_login};
 pub use wire::{
     COUNT_TOKENS, ENCODINGS, FABLE, KEY, MESSAGES, OPUS, Reply, SONNET, USAGE, encoded, in_session, messages,
     messages_in_pieces, pieces, request, stream_body, turn_body,

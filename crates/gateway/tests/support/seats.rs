@@ -40,3 +40,8 @@ pub fn write_login(dir: &Path, seat: &Seat) {
     std::fs::write(dir.join(".credentials.json"), login.to_string()).unwrap();
     std::fs::write(dir.join(".claude.json"), seat.identity().to_string()).unwrap();
 }
+
+/// Settings under which no Claude Code is found.
+pub fn no_claude() -> serde_json::Value {
+    json!({"claudePath": "/nonexistent/claude"})
+}
