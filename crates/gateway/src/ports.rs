@@ -21,6 +21,11 @@ use thread_local::ThreadLocal;
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
+/// A peer that says nothing for so long is asked whether it is there, then again so far apart; so many questions that
+/// nobody answers end the connection.
+const SILENCE: Duration = Duration::from_secs(30);
+const QUESTIONS: Duration = Duration::from_secs(10);
+const UNANSWERED: u32 = 3;
 /// How long a connection may take to come about, the TLS handshake included.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
@@ -130,6 +135,13 @@ pub fn pooled(tls: rustls::ClientConfig, proxy: &UpstreamProxy) -> Upstream {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
     tcp.enforce_http(false);
+    // An answer may be minutes away. That its connection leads nowhere any more, after a change of networks, would
+    // otherwise show only when the client gives up.
+    tcp.set_keepalive(Some(SILENCE));
+    tcp.set_keepalive_interval(Some(QUESTIONS));
+    tcp.set_keepalive_retries(Some(UNANSWERED));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(SILENCE + QUESTIONS * UNANSWERED));
     match proxy.now() {
         None => pooled_over(tcp, tls),
         Some(proxy) if proxy.scheme_str() == Some("socks5") => pooled_over(SocksV5::new(proxy, tcp), tls),

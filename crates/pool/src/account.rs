@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::bench::{Bench, Cause, Scope};
 use crate::id::AccountId;
 use crate::meter::Meter;
+use crate::request::Request;
 use crate::starts::Starts;
 use crate::window::{Window, WindowKind, Windows};
 use crate::wishes::Wishes;
@@ -81,6 +82,9 @@ pub struct Account {
     pub(crate) login_since: Option<Timestamp>,
 }
 
+/// The longest that a brake holds.
+pub(crate) const LONGEST_BRAKE: SignedDuration = SignedDuration::from_secs(30);
+
 /// A limit on how many requests start together on a seat. It never keeps the seat from serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Brake {
@@ -88,6 +92,16 @@ pub struct Brake {
     pub limit: u32,
     /// Until then.
     pub until: Timestamp,
+}
+
+impl Brake {
+    /// The same after the machine's clock was set: it lasts no longer than any does.
+    pub(crate) fn woke(self, now: Timestamp) -> Self {
+        Self {
+            until: self.until.min(now + LONGEST_BRAKE),
+            ..self
+        }
+    }
 }
 
 impl Account {
@@ -126,14 +140,25 @@ impl Account {
             .max_by_key(|bench| bench.until)
     }
 
+    /// Whether its plan is thought to lack what `request` asks for.
+    pub(crate) fn lacks(&self, request: &Request, now: Timestamp) -> bool {
+        self.rests(now)
+            .any(|bench| bench.cause == Cause::NotInPlan && bench.scope.covers(request))
+    }
+
     /// Whether more requests start on it together than it took well.
     pub(crate) fn is_braked(&self, now: Timestamp) -> bool {
         self.brake
             .is_some_and(|brake| now < brake.until && self.starting >= brake.limit)
     }
 
-    /// Puts `bench` in the place of the one of that scope.
+    /// Puts `bench` in the place of the one of that scope; but a limit that runs is ended by nothing else.
     pub(crate) fn rest(&mut self, bench: Bench) {
+        let is_limit = |bench: &Bench| matches!(bench.cause, Cause::Limit | Cause::ExtraUsage);
+        let stays = |known: &Bench| known.scope == bench.scope && is_limit(known) && known.runs(bench.since);
+        if !is_limit(&bench) && self.benches.iter().any(stays) {
+            return;
+        }
         self.benches.retain(|known| known.scope != bench.scope);
         self.benches.push(bench);
         let is_of_a_model = |bench: &Bench| matches!(bench.scope, Scope::Model(_));
@@ -159,6 +184,16 @@ impl Account {
         }
         self.meter.saw(&kind, self.windows.get(&kind), &window);
         self.windows.observe(kind, window);
+    }
+
+    /// Notes that at `seen_at` there was room in its five hours and its week: no limit of the whole seat is left that was
+    /// told before.
+    pub(crate) fn has_room(&mut self, seen_at: Timestamp, now: Timestamp) {
+        let is_over = |bench: &&mut Bench| {
+            let is_limit = matches!(bench.cause, Cause::Limit | Cause::ExtraUsage);
+            is_limit && bench.scope == Scope::Seat && bench.since < seen_at
+        };
+        self.benches.iter_mut().filter(is_over).for_each(|bench| bench.end(now));
     }
 
     /// Ends the rests of these causes; what rested is tried before it counts as back.

@@ -77,6 +77,13 @@ pub enum Outcome {
     Broken,
 }
 
+impl Outcome {
+    /// Whether the seat's plan may lack what the request asks for.
+    pub const fn is_of_the_plan(&self) -> bool {
+        matches!(self, Self::Throttled | Self::Lacks(_) | Self::NoSuchModelHere)
+    }
+}
+
 /// What a limit answer said about which allowance, and until when.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rejection {

@@ -66,6 +66,8 @@ pub struct Request {
     pub again: Option<AccountId>,
     /// Seats that were tried for this request already.
     pub tried: Vec<AccountId>,
+    /// Whether the plan of one of them seemed to lack what it asks for.
+    pub lacking: bool,
     /// Whether it has waited long enough for another request to try a seat that comes back.
     pub impatient: bool,
     /// How long its body is, in bytes; 0 if that is not known.

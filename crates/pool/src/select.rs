@@ -138,16 +138,23 @@ pub(crate) fn select<'a>(seats: &'a Seats, request: &Request, terms: Terms<'a>) 
 
     let accounts = || seats.iter().map(|seat| &seat.account).filter(may);
     let mut ranking = Ranking::new(terms);
-    let mut with_room = 0;
+    let (mut with_room, mut returning) = (0, false);
     for account in accounts().filter(untried) {
-        if let Ok(tier) = stands(account) {
-            with_room += u32::from(matches!(tier, Tier::Ready | Tier::Braked));
-            ranking.offer(account, tier);
+        match stands(account) {
+            Ok(tier) => {
+                with_room += u32::from(matches!(tier, Tier::Ready | Tier::Braked));
+                ranking.offer(account, tier);
+            }
+            Err(out) => returning |= out == Out::Trying,
         }
     }
     let Some(pick) = ranking.pick() else {
         return Err(refusal(accounts(), stands));
     };
+    // What costs its owner money, or was refused before, waits for what comes back.
+    if returning && pick.tier.is_last() {
+        return Err(Refusal::Returning);
+    }
     let reason = match (pick.tier, pick.ground) {
         (Tier::SetAside, _) => Reason::BeyondPlan,
         (Tier::LastResort(_), _) => Reason::ReturnsFirst,

@@ -34,6 +34,13 @@ pub enum Tier {
     LastResort(Timestamp),
 }
 
+impl Tier {
+    /// Whether it is only taken when there is nothing else to wait for.
+    pub(crate) const fn is_last(self) -> bool {
+        matches!(self, Self::SetAside | Self::LastResort(_))
+    }
+}
+
 /// Why a seat is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Out {
@@ -117,7 +124,7 @@ fn rested(account: &Account, request: &Request, now: Timestamp) -> Result<Tier, 
         let is_hard = match bench.cause {
             Cause::Limit => true,
             Cause::ExtraUsage => account.wishes.extra_usage == ExtraUsage::Never || lacks_credits(account, now),
-            Cause::NotInPlan if !request.tried.is_empty() => return Err(Out::NotInPlan),
+            Cause::NotInPlan if request.lacking => return Err(Out::NotInPlan),
             _ => false,
         };
         if is_hard && full.as_ref().is_none_or(|(latest, _)| *latest < until) {

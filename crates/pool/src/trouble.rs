@@ -86,6 +86,17 @@ impl Troubles {
         }
     }
 
+    /// Notes that the machine's clock was set: nothing was met in the future.
+    pub fn woke(&mut self, now: Timestamp) {
+        for trouble in Trouble::ALL {
+            let noted = &mut self.0[trouble as usize];
+            let is_ahead = |(since, _): (Timestamp, Timestamp)| since > now;
+            if noted.span.is_some_and(is_ahead) || noted.met.as_ref().is_some_and(|(_, at)| *at > now) {
+                *noted = Noted::default();
+            }
+        }
+    }
+
     /// Since when there is `trouble`; `None` if there is none at `now`.
     pub fn since(&self, trouble: Trouble, now: Timestamp) -> Option<Timestamp> {
         let (since, until) = self.0[trouble as usize].span?;

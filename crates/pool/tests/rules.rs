@@ -506,6 +506,7 @@ fn a_move_for_a_missing_feature_goes_to_no_seat_that_lacks_it_too() {
     );
     let tried = Request {
         tried: vec![id("A")],
+        lacking: true,
         ..plain()
     };
     assert_eq!(stands(&pool, "B", &tried, 2), Err(Out::NotInPlan));

@@ -216,12 +216,15 @@ fn by_price_a_warm_cache_stays_and_a_cold_one_is_free_to_move() {
 fn by_price_a_burst_waits_for_its_turn_once_a_refusal_has_taught_how_many_may_start() {
     let mut pool = pool(Strategy::Price, &[("only", ordered(1), (0.0, 0.0, 5))]);
     let mut start = |now| pool.acquire(&request(now as u64), at(now)).unwrap().lease;
+    let served = start(-60);
     let mut last = start(1);
     for _ in 0..12 {
         assert!(last.wait().is_zero(), "nothing is known yet");
         last = start(1);
     }
-    pool.judge(&last, &request(1), Outcome::Throttled.into(), Chances::NONE, at(1));
+    for (lease, outcome) in [(&served, Outcome::Served), (&last, Outcome::Throttled)] {
+        pool.judge(lease, &request(1), outcome.into(), Chances::NONE, at(1));
+    }
     let mut start = |now| pool.acquire(&request(now as u64), at(now)).unwrap().lease.wait();
     let waits: Vec<SignedDuration> = (0..15).map(|_| start(100)).collect();
     assert_eq!(waits.iter().filter(|wait| wait.is_zero()).count(), 12);

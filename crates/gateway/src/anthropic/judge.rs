@@ -61,6 +61,7 @@ pub fn judge(status: StatusCode, headers: &HeaderMap, limits: &Limits, error: Op
         408 | 409 | 425 => Outcome::Unlucky,
         429 => match limits.rejection() {
             Some(rejection) if !rejection.windows.is_empty() => Outcome::Limited(rejection),
+            _ if limits.is_about_extra_usage() => Outcome::NoCredits,
             rejection => lacks().or(rejection.map(Outcome::Limited)).unwrap_or_else(|| {
                 match limits.out_of_credits || says(ErrorBody::is_about_credits) {
                     true => Outcome::NoCredits,
@@ -269,5 +270,22 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(judge(status, &HeaderMap::new(), &limits, None), want);
         }
+    }
+
+    #[test]
+    fn extra_usage_that_is_refused_is_no_limit_of_a_plan_with_room() {
+        let limits = |five_hours: &'static str| {
+            let headers = headers(&[
+                ("anthropic-ratelimit-unified-status", "rejected"),
+                ("anthropic-ratelimit-unified-representative-claim", "overage"),
+                ("anthropic-ratelimit-unified-reset", "518400"),
+                ("anthropic-ratelimit-unified-7d-status", "allowed"),
+                ("anthropic-ratelimit-unified-5h-status", five_hours),
+            ]);
+            Limits::read(&headers, None)
+        };
+        let judged = |limits: &Limits| judge(StatusCode::TOO_MANY_REQUESTS, &HeaderMap::new(), limits, None);
+        assert_eq!(judged(&limits("allowed")), Outcome::NoCredits);
+        assert!(matches!(judged(&limits("rejected")), Outcome::Limited(_)));
     }
 }

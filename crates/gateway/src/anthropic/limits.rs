@@ -22,6 +22,8 @@ pub struct Limits {
     overall: Option<Verdict>,
     windows: Vec<HeaderWindow>,
     claim: Option<WindowKind>,
+    /// Whether it is what goes beyond the plan that decided.
+    claims_extra_usage: bool,
     resets_at: Option<Timestamp>,
     retry_after: Option<SignedDuration>,
     /// Whether nothing pays for what goes beyond the plan.
@@ -52,7 +54,10 @@ impl Limits {
             match field {
                 "status" => limits.overall = verdict(value),
                 "reset" => limits.resets_at = epoch(value),
-                "representative-claim" => limits.claim = claimed(value, model),
+                "representative-claim" => {
+                    limits.claim = claimed(value, model);
+                    limits.claims_extra_usage = value == "overage";
+                }
                 "overage-disabled-reason" => limits.out_of_credits = value == "out_of_credits",
                 _ => limits.read_window(field, value, model),
             }
@@ -104,6 +109,12 @@ impl Limits {
     /// Whether the answer was within every limit; an answer without limits says nothing, so it is not.
     pub fn allowed(&self) -> bool {
         self.overall == Some(Verdict::Allowed)
+    }
+
+    /// Whether it is what goes beyond the plan that was refused, while the plan's own windows let requests through.
+    pub(super) fn is_about_extra_usage(&self) -> bool {
+        let is_allowed = |window: &HeaderWindow| window.verdict == Some(Verdict::Allowed);
+        self.claims_extra_usage && !self.windows.is_empty() && self.windows.iter().all(is_allowed)
     }
 
     /// Whether the answer as a whole was beyond a limit.

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod follow;
+mod tried;
 mod wanted;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::peek::Found;
 use crate::ports::UpstreamError;
 use crate::receipt::Receipt;
 use crate::scheduler::{Claim, LeaseGuard};
+use tried::Tried;
 
 /// How long a request may go from seat to seat before it is answered.
 const MOVING_FOR: SignedDuration = SignedDuration::from_secs(30);
@@ -48,7 +50,9 @@ pub(super) struct Exchange {
     length: Option<u64>,
     upload: Upload,
     /// Seats that are not tried again.
-    tried: Vec<AccountId>,
+    tried: Tried,
+    /// Whether the plan of one of them seemed to lack what it asks for.
+    lacking: bool,
     /// The seat that the next attempt goes to, if it still can serve.
     again: Option<AccountId>,
     /// Seats whose login was read anew for this request.
@@ -105,7 +109,8 @@ impl Exchange {
             route,
             length,
             upload,
-            tried: Vec::new(),
+            tried: Tried::default(),
+            lacking: false,
             again: None,
             reread: Vec::new(),
             retried: false,
@@ -159,7 +164,7 @@ impl Exchange {
                 }
             }
             let Some(access) = self.proxy.roster.access(lease.account()) else {
-                self.tried.push(lease.account().clone());
+                self.tried.passed_over(lease.account());
                 lease.settle(&End::Withdrawn);
                 continue;
             };

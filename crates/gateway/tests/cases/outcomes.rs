@@ -324,6 +324,17 @@ async fn extra_usage_is_spent_as_the_owner_wants() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_its_owner_pays_for_last_is_paid_for_rather_than_told_that_all_are_full() {
+    let bench = Bench::new("AB").await;
+    bench.sandbox.script_always("tok-A", MESSAGES, beyond(Answer::sse_ok()));
+    bench
+        .sandbox
+        .script("tok-B", MESSAGES, Answer::rejected_five_hour(T, T + 3_600));
+    assert_eq!(head_of_a_turn(&bench).await, 200);
+    assert_eq!(bench.tokens(MESSAGES), ["tok-A", "tok-B", "tok-A"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_served_beyond_the_plan_reaches_the_client_with_truthful_headers() {
     let bench = Bench::new("A").await;
     bench.sandbox.script("tok-A", MESSAGES, beyond(Answer::ok()));
@@ -434,6 +445,19 @@ async fn a_request_is_held_until_a_seat_returns_where_the_owner_wants_it() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_held_leaves_a_seat_alone_that_may_not_serve() {
+    let bench = Bench::with(vec![seat("A", 0.1, 0.1), seat("B", 0.3, 0.3)], json!({"holdS": 300})).await;
+    bench
+        .sandbox
+        .script("tok-A", MESSAGES, Answer::rejected_five_hour(T, T + 200));
+    let forbidden = "Your organization has disabled OAuth authentication";
+    let switched_off = Answer::error(403, "permission_error", forbidden);
+    bench.sandbox.script_always("tok-B", MESSAGES, switched_off);
+    assert_eq!(bench.turn(OPUS).await.status, 200);
+    assert_eq!(bench.tokens(MESSAGES), ["tok-A", "tok-B", "tok-A"]);
 }
 
 #[tokio::test(start_paused = true)]

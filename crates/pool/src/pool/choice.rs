@@ -67,27 +67,43 @@ impl Pool {
     }
 
     pub(super) fn choose<'a>(&'a self, request: &Request, terms: Terms<'a>) -> Result<(Pick<'a>, Reason), Refusal> {
-        select::select(&self.seats, request, terms)
-            .map_err(|refusal| self.unless_it_passes(refusal, request, terms.now))
+        match select::select(&self.seats, request, terms) {
+            Ok((pick, _)) if pick.tier.is_last() && !request.impatient && self.is_renewing(request, terms.now) => {
+                Err(Refusal::Renewing)
+            }
+            Err(refusal) => Err(self.unless_it_passes(refusal, request, terms.now)),
+            chosen => chosen,
+        }
     }
 
-    /// The refusal, unless what stands in the way passes by itself: that is worth waiting for.
-    fn unless_it_passes(&self, refusal: Refusal, request: &Request, now: Timestamp) -> Refusal {
-        let could_serve = |seat: &&Seat| {
+    /// The seats that could serve it, were their logins good.
+    fn candidates(&self, request: &Request, now: Timestamp) -> impl Iterator<Item = &Seat> {
+        let could_serve = move |seat: &&Seat| {
             let account = &seat.account;
             !request.tried.contains(&account.id)
                 && request.may_use(&account.id)
                 && if_logged_in(account, request, true, now).is_ok()
         };
-        let candidates = || self.seats.iter().filter(|_| self.policy.renews).filter(could_serve);
-        if candidates().any(|seat| seat.renewals.is_awaited(&seat.account, now)) {
+        self.seats.iter().filter(|_| self.policy.renews).filter(could_serve)
+    }
+
+    /// Whether the login of a seat that could serve is being renewed, which is worth waiting for.
+    fn is_renewing(&self, request: &Request, now: Timestamp) -> bool {
+        self.candidates(request, now)
+            .any(|seat| seat.renewals.is_awaited(&seat.account, now))
+    }
+
+    /// The refusal, unless what stands in the way passes by itself: that is worth waiting for.
+    fn unless_it_passes(&self, refusal: Refusal, request: &Request, now: Timestamp) -> Refusal {
+        if self.is_renewing(request, now) {
             return Refusal::Renewing;
         }
         // Trouble that passes is no reason to send anybody to log in.
         let Refusal::NeedLogin(seats) = refusal else {
             return refusal;
         };
-        let renewal = candidates()
+        let renewal = self
+            .candidates(request, now)
             .filter_map(|seat| seat.renewals.next_try(&seat.account, now))
             .min();
         let next_probe = |seat: &Seat| {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Lease, Pool};
-use crate::account::{Account, Brake};
+use crate::account::{Account, Brake, LONGEST_BRAKE};
 use crate::bench::{Bench, Cause, Scope, Source};
 use crate::id::AccountId;
 use crate::outcome::{self, Length, NOT_IN_PLAN, Next, Note, Outcome, Rest, Trouble};
@@ -17,8 +17,6 @@ use crate::window::{Window, WindowKind};
 const FAULTS: u32 = 5;
 /// So many windowless refusals of one model in a row, where another seat serves it, mean that the plan lacks it.
 const THROTTLED: u32 = 3;
-/// How long a brake holds at most.
-const BRAKED_FOR_S: u64 = 30;
 
 /// What an answer's head told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +50,7 @@ impl Pool {
         } = heard;
         let consequence = outcome::consequence(&outcome, request.model.as_deref(), now);
         let id = lease.account();
-        if let Some(since) = self.answered(lease) {
+        if let Some(since) = self.answered(lease, consequence.note) {
             let is_good = consequence.note == Note::Good;
             if (is_good || !windows.is_empty())
                 && let Some(seat) = self.seats.change(id)
@@ -115,7 +113,8 @@ impl Pool {
     /// A refusal that names no limit: fewer may start together for a while; and a model that is refused so again and
     /// again is perhaps not in the plan.
     fn throttled(&mut self, id: &AccountId, model: Option<&str>, now: Timestamp) {
-        let wait = 1 + self.draw() % BRAKED_FOR_S;
+        let wait = 1 + self.draw() % LONGEST_BRAKE.as_secs() as u64;
+        let served_here = |account: &Account| model.is_some_and(|model| account.models.has_served(model));
         let served_elsewhere = model.is_some_and(|model| self.another_has_served(id, model));
         // Room for the model's name is made by forgetting another, perhaps one that was served.
         let lacks_room = |seat: &Seat| model.is_some_and(|model| !seat.account.models.has_room_for(model));
@@ -124,7 +123,11 @@ impl Pool {
             false => self.seats.get_mut(id),
         };
         let Some(Seat { account, .. }) = seat else { return };
-        account.starts.refused(now);
+        // Of what it never served the burst says nothing: its plan may lack it.
+        let is_in_plan = served_here(account);
+        if is_in_plan {
+            account.starts.refused(now);
+        }
         // This one has its answer already.
         let together = account.starting + 1;
         let before = account.brake.filter(|brake| now < brake.until).map(|brake| brake.limit);
@@ -135,6 +138,7 @@ impl Pool {
         if let Some(model) = model
             && account.models.note_throttled(model) >= THROTTLED
             && served_elsewhere
+            && !is_in_plan
         {
             let rest = Rest::Ruled(Scope::Model(model.into()), Cause::NotInPlan, NOT_IN_PLAN);
             self.rest(id, rest, now, now);
@@ -144,7 +148,6 @@ impl Pool {
 
 /// Notes that `account` served `request`, which was given to it at `since`: what rested is proven well, step by step.
 fn served(account: &mut Account, request: &Request, since: Timestamp, allowed: bool, now: Timestamp) {
-    account.faults = 0;
     account.benches.retain_mut(|bench| {
         if !bench.scope.covers(request) {
             return true;

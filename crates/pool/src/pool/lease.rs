@@ -12,7 +12,7 @@ use crate::rank::Strategy;
 use crate::request::Request;
 use crate::seat::Seat;
 use crate::select::{Reason, Refusal};
-use crate::standing::{Tier, standing};
+use crate::standing::{Out, Tier, standing};
 use crate::switch::{Switch, Why};
 
 /// The longest that a request is asked to wait before it is sent.
@@ -74,8 +74,8 @@ pub(super) struct Open {
     since: Timestamp,
     /// The scopes that it tries, after their rest.
     tries: Vec<Scope>,
-    /// Whether its answer was judged.
-    judged: bool,
+    /// What was noted when its answer was judged; `None` before.
+    noted: Option<Note>,
     /// What it is expected to cost, in input tokens.
     cost: f32,
 }
@@ -145,7 +145,7 @@ impl Pool {
             orphaned: false,
             since: now,
             tries,
-            judged: false,
+            noted: None,
             cost,
         };
         self.leases.insert(self.next_lease, open);
@@ -160,15 +160,23 @@ impl Pool {
     /// Takes the lease back.
     #[expect(clippy::needless_pass_by_value, reason = "a settled lease must be gone")]
     pub fn settle(&mut self, lease: Lease, end: &End, now: Timestamp) {
-        let lives = self.answered(&lease).is_some();
+        let lives = self.answered(&lease, Note::Nothing).is_some();
         let open = self.leases.remove(&lease.number);
         let Some(Seat { account, .. }) = self.seats.get_mut(&lease.account).filter(|_| lives) else {
             return;
         };
-        account.meter.release(open.map_or(0.0, |open| open.cost));
+        account.meter.release(open.as_ref().map_or(0.0, |open| open.cost));
         account.in_flight = account.in_flight.saturating_sub(1);
+        let head = open.and_then(|open| open.noted).unwrap_or(Note::Nothing);
         let note = match end {
+            // A good head is no good answer yet.
+            End::Whole if head == Note::Good => {
+                account.faults = 0;
+                return;
+            }
             End::Whole | End::Abandoned | End::Withdrawn => return,
+            // It was noted already.
+            End::Interrupted | End::Failed(_) if !matches!(head, Note::Good | Note::Nothing) => return,
             End::Interrupted => Note::Fault,
             // What it would rest from is left to the next answer's head: this one has no headers of its own.
             End::Failed(outcome) => outcome::consequence(outcome, None, now).note,
@@ -185,12 +193,13 @@ impl Pool {
         }
     }
 
-    /// Notes that a lease has its answer, or needs none. Returns when it was given; `None` if its seat is gone.
-    pub(super) fn answered(&mut self, lease: &Lease) -> Option<Timestamp> {
+    /// Notes that a lease has its answer, of which `note` is made, or needs none. Returns when it was given; `None` if its
+    /// seat is gone.
+    pub(super) fn answered(&mut self, lease: &Lease, note: Note) -> Option<Timestamp> {
         let open = self.leases.get_mut(&lease.number).filter(|open| !open.orphaned)?;
         let Seat { account, .. } = self.seats.get_mut(&lease.account)?;
-        if !open.judged {
-            open.judged = true;
+        if open.noted.is_none() {
+            open.noted = Some(note);
             account.starting = account.starting.saturating_sub(1);
             for bench in &mut account.benches {
                 if open.tries.contains(&bench.scope) {
@@ -212,6 +221,8 @@ impl Pool {
             None => (Why::Gone, false),
             Some(_) if !request.may_use(from) => (Why::Pinned, false),
             Some(Err(out)) => (Why::Out(out), false),
+            // It will lack it with the next turn too.
+            Some(Ok(_)) if home.is_some_and(|home| home.lacks(request, now)) => (Why::Out(Out::NotInPlan), false),
             Some(Ok(tier @ (Tier::Ready | Tier::Braked | Tier::Marked))) if was_tried || tier != Tier::Ready => {
                 (Why::Passing, true)
             }

@@ -74,6 +74,9 @@ impl Pool {
             }
             Observation::Token(token) => account.token = token,
             Observation::Reading(windows) => {
+                if let Some(seen_at) = room_in_all(&windows) {
+                    account.has_room(seen_at, now);
+                }
                 for (kind, window) in windows {
                     let seen_at = window.observed_at;
                     seat.see(kind, window, seen_at, now);
@@ -107,13 +110,24 @@ impl Pool {
 
     /// Notes that the machine woke, or its clock was set.
     pub fn woke(&mut self, now: Timestamp) {
+        self.troubles.woke(now);
         for seat in self.seats.change_all() {
             seat.polls.woke(now);
             seat.renewals.woke(now);
             let account = &mut seat.account;
             account.windows.woke(now);
             account.starts.woke(now);
+            account.brake = account.brake.map(|brake| brake.woke(now));
             account.benches.iter_mut().for_each(|bench| bench.woke(now));
         }
     }
+}
+
+/// When a reading was taken that shows room in five hours and the week alike; `None` if it shows less.
+fn room_in_all(windows: &[(WindowKind, Window)]) -> Option<Timestamp> {
+    let seen = |wanted: &WindowKind| {
+        let (_, window) = windows.iter().find(|(kind, _)| kind == wanted)?;
+        (!window.used.is_full()).then_some(window.observed_at)
+    };
+    Some(seen(&WindowKind::FiveHour)?.min(seen(&WindowKind::Weekly)?))
 }

@@ -6,7 +6,7 @@ use super::Pool;
 use crate::id::AccountId;
 use crate::outcome::{LEAST_WAIT, LONGEST_WAIT, Next, Outcome, Trouble};
 use crate::request::{Chances, Request};
-use crate::standing::{Tier, standing};
+use crate::standing::{Out, Tier, standing};
 use crate::wishes::ExtraUsage;
 
 impl Pool {
@@ -28,7 +28,7 @@ impl Pool {
                     .map_or(ExtraUsage::Last, |account| account.wishes.extra_usage);
                 let moves = match wish {
                     ExtraUsage::Never => true,
-                    ExtraUsage::Last => chances.movable && self.is_left(id, request, Tier::Marked, now),
+                    ExtraUsage::Last => chances.movable && self.is_left(id, outcome, request, now),
                     ExtraUsage::Allowed => false,
                 };
                 if moves { next } else { Next::Deliver }
@@ -42,7 +42,7 @@ impl Pool {
                         .is_some_and(|model| self.another_has_served(id, model)),
                     _ => true,
                 };
-                let moves = may && helps && self.is_left(id, request, Tier::Marked, now) && self.retries.take(now);
+                let moves = may && helps && self.is_left(id, outcome, request, now) && self.retries.take(now);
                 if moves { next } else { Next::Deliver }
             }
             Next::RetryHere { .. } => {
@@ -64,16 +64,19 @@ impl Pool {
         }
     }
 
-    /// Whether a seat of that tier or a better one, other than `id`, is left to try for `request`.
-    fn is_left(&self, id: &AccountId, request: &Request, least: Tier, now: Timestamp) -> bool {
+    /// Whether a seat other than `id`, which gave `outcome`, is left to try for `request`: not one that is paid for, nor a
+    /// last resort.
+    fn is_left(&self, id: &AccountId, outcome: &Outcome, request: &Request, now: Timestamp) -> bool {
         let moved = Request {
             tried: request.tried.iter().chain([id]).cloned().collect(),
+            lacking: request.lacking || outcome.is_of_the_plan(),
             ..request.clone()
         };
         self.accounts().any(|account| {
-            request.may_use(&account.id)
-                && !moved.tried.contains(&account.id)
-                && standing(account, &moved, false, now).is_ok_and(|tier| tier <= least)
+            let stands = || standing(account, &moved, false, now);
+            // One that is tried by another request right now is worth a moment.
+            let suits = |stands| matches!(stands, Err(Out::Trying)) || stands.is_ok_and(|tier| tier <= Tier::Marked);
+            request.may_use(&account.id) && !moved.tried.contains(&account.id) && suits(stands())
         })
     }
 

@@ -32,6 +32,10 @@ impl Exchange {
                 Ok(claim) => return (wanted, Ok(claim)),
                 Err(refusal) => refusal,
             };
+            let passes = matches!(refusal, Refusal::Renewing | Refusal::Returning);
+            if !passes && self.tried.allow_paid() {
+                continue;
+            }
             let wait = match &refusal {
                 Refusal::Renewing => {
                     if renewal.is_none() {
@@ -44,7 +48,7 @@ impl Exchange {
                 _ => Duration::ZERO,
             };
             if wait.is_zero() {
-                if refusal == Refusal::Returning {
+                if passes && !self.impatient {
                     self.impatient = true;
                     continue;
                 }
@@ -75,8 +79,8 @@ impl Exchange {
         if now >= ends || until > ends {
             return Duration::ZERO;
         }
-        // Whoever returns may be tried anew.
-        self.tried.clear();
+        // Whoever returns may be tried anew; what another seat was refused for does not pass so soon.
+        self.tried.allow_limited();
         self.moving_since = None;
         let wait = until.duration_since(now).max(SignedDuration::from_millis(1));
         wait.unsigned_abs()

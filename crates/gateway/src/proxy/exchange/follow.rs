@@ -47,6 +47,7 @@ impl Exchange {
             came_of_it: record::came_of(&outcome),
         });
         answer.release();
+        self.lacking |= outcome.is_of_the_plan();
         match next {
             Next::Deliver | Next::Reconnect => {}
             // One seat's limit is not the pool's.
@@ -57,7 +58,7 @@ impl Exchange {
                 return Some(self.deliver(answer));
             }
             Next::TryAnother => {
-                self.tried.push(account);
+                self.tried.gave(&account, &outcome);
                 // What is paid for is not listened to.
                 if !answer.head.status.is_success() {
                     answer.read_to_end().await;
@@ -65,7 +66,7 @@ impl Exchange {
             }
             Next::TryAnotherOrDeliver | Next::TryOneOther => {
                 self.moved |= next == Next::TryOneOther;
-                self.tried.push(account);
+                self.tried.gave(&account, &outcome);
                 self.kept = Some(Kept {
                     seat: answer.account.clone(),
                     response: answer.into_response(&label, None),
@@ -79,7 +80,7 @@ impl Exchange {
                 }
                 // A seat gets a second try with another token, from the store or from a renewal, and no third.
                 match self.reread.contains(&account) {
-                    true => self.tried.push(account),
+                    true => self.tried.gave(&account, &outcome),
                     false => {
                         self.reread.push(account.clone());
                         self.again = another.then_some(account);

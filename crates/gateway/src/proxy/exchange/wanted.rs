@@ -25,7 +25,8 @@ impl Exchange {
             allowed: self.device.seats.clone(),
             owner: self.proxy.books.owner_of(own.into_iter().chain(&found.ids)),
             again: self.again.clone(),
-            tried: self.tried.clone(),
+            tried: self.tried.seats(),
+            lacking: self.lacking,
             impatient: self.impatient,
             size: self
                 .length
