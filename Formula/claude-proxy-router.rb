@@ -21,10 +21,11 @@ class ClaudeProxyRouter < Formula
 
   # `claude-proxy-router stop`, and a start where another router runs, end with 0 and stay ended.
   service do
-    run [opt_bin/"claude-proxy-router", "start"]
+    # It puts its own log aside when that is long; what is printed before there is one is a few lines a start.
+    run [opt_bin/"claude-proxy-router", "start", "--log", var/"log/claude-proxy-router.log"]
     keep_alive successful_exit: false
-    log_path var/"log/claude-proxy-router.log"
-    error_log_path var/"log/claude-proxy-router.log"
+    log_path var/"log/claude-proxy-router-output.log"
+    error_log_path var/"log/claude-proxy-router-output.log"
   end
 
   def caveats

@@ -418,7 +418,7 @@ class TheService(unittest.TestCase):
         formula = (ROOT / "Formula/claude-proxy-router.rb").read_text()
         service = formula[formula.index("service do"):formula.index("def caveats")]
         self.assertIn("keep_alive successful_exit: false", service)
-        self.assertIn('run [opt_bin/"claude-proxy-router", "start"]', service)
+        self.assertIn('run [opt_bin/"claude-proxy-router", "start", "--log", var/"log/claude-proxy-router.log"]', service)
 
 
 class Plists(unittest.TestCase):

@@ -1,9 +1,11 @@
 //! Talks to the running router over its control socket.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use gateway::config::Config;
 use gateway::control::{self, Command, CommandError};
 use gateway::instance::Instance;
 use gateway::paths::Paths;
@@ -19,6 +21,13 @@ use tokio::net::UnixStream;
 pub(crate) fn status(paths: &Paths) -> anyhow::Result<Snapshot> {
     let status = command(paths, &Command::Status)?;
     serde_json::from_value(status).context("the running router is another version: its answer cannot be read")
+}
+
+/// The port that the router listens on: a running one may have been started with another than that of the settings.
+pub(crate) fn port(paths: &Paths, config: &Config) -> u16 {
+    let listening = status(paths).map(|status| status.listening).unwrap_or_default();
+    let running = listening.iter().find_map(|address| address.parse::<SocketAddr>().ok());
+    running.map_or(config.port, |address| address.port())
 }
 
 /// Has the running router do something, and gives its answer.

@@ -178,7 +178,7 @@ pub(crate) fn block(paths: &Paths, key: Option<&str>, wanted: &Wanted) -> anyhow
     }
     let candidates = addresses::here();
     let best = addresses::best(&config.hosts, &candidates);
-    let url = connect::url(best, config.port);
+    let url = connect::url(best, client::port(paths, &config));
     let shown = key.unwrap_or("<the device's key>");
     for form in FormName::ALL
         .into_iter()

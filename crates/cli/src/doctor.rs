@@ -52,6 +52,7 @@ pub(crate) fn run(paths: &Paths) {
         )
         .map(|claude| claude.path().to_owned()),
         locks: config.map(|config| locks(&config, paths)).unwrap_or_default(),
+        settings: config::defaults().keys().cloned().collect(),
         logs: [paths.app_log(), paths.log()].into_iter().filter_map(read).collect(),
         devices: (devices.len(), devices.iter().filter(|device| device.revoked).count()),
         snapshot,

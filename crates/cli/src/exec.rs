@@ -16,6 +16,7 @@ use gateway::file;
 use gateway::paths::Paths;
 use gateway::ping::Step;
 
+use crate::client;
 use crate::ping;
 use crate::show;
 
@@ -78,7 +79,7 @@ fn router(paths: &Paths) -> anyhow::Result<Link> {
         (None, false) => config.hosts[0],
     };
     Ok(Link {
-        url: connect::url(host, config.port),
+        url: connect::url(host, client::port(paths, &config)),
         key: config.router_key,
         mode: Mode::Token,
     })

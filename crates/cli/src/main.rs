@@ -136,8 +136,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Key => {
-            let config = gateway::config::Config::read(&paths.config)?;
-            show::key(&config.context("there are no settings yet: run `claude-proxy-router onboard`, or start it")?);
+            let config = gateway::config::Config::read(&paths.config)?
+                .context("there are no settings yet: run `claude-proxy-router onboard`, or start it")?;
+            show::key(&config, client::port(&paths, &config));
             Ok(())
         }
         Command::Ping { url, key } => {

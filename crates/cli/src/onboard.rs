@@ -2,18 +2,16 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use gateway::addresses::{self, Candidate, Kind};
 use gateway::config::{Config, ConfigError};
 use gateway::connect;
 use gateway::holder;
-use gateway::instance::Instance;
 use gateway::listen;
 use gateway::paths::Paths;
 use gateway::settings::Settings;
-use gateway::{Gateway, Ports, ping};
+use gateway::{Gateway, Ports};
 use serde_json::{Value, json};
 
 use crate::client;
@@ -40,17 +38,13 @@ pub(crate) struct Options {
     yes: bool,
 }
 
-/// How long a service may take to answer.
-const STANDING: Duration = Duration::from_secs(20);
-const GLANCE: Duration = Duration::from_millis(250);
-
 pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
     if !options.yes && !io::stdin().is_terminal() {
         bail!("there is nobody to ask: `--yes` takes every proposal");
     }
     let service = Service::here(paths);
     let by_itself = service.runs() && service.earlier().is_none();
-    if !by_itself && Instance::take(&paths.lock()).is_err() {
+    if !by_itself && service::another_runs(paths)? {
         bail!("a router is running: `claude-proxy-router stop` first, then this again");
     }
     introduce(paths);
@@ -90,7 +84,6 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
         return next_steps(&url);
     }
     service::install(paths)?;
-    wait_until_it_answers(&config)?;
     next_steps(&url)
 }
 
@@ -297,41 +290,6 @@ fn save(paths: &Paths, config: Config, hosts: &[IpAddr], port: u16) -> anyhow::R
         }
         Ok(())
     })?;
-    Ok(())
-}
-
-fn wait_until_it_answers(config: &Config) -> anyhow::Result<()> {
-    let host = config
-        .hosts
-        .iter()
-        .copied()
-        .find(|host| host.is_loopback() || host.is_unspecified());
-    let host = match host.or_else(|| config.hosts.first().copied()) {
-        Some(any) if any.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
-        Some(one) => one,
-        None => bail!("no address is listened on"),
-    };
-    let url = connect::url(host, config.port);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let answered = runtime.block_on(async {
-        let asking = async {
-            loop {
-                match ping::ping(&url, &config.router_key, GLANCE * 8).await {
-                    // A router without a login answers all the same.
-                    Ok(())
-                    | Err(ping::PingError {
-                        step: ping::Step::Seat, ..
-                    }) => return,
-                    Err(_) => tokio::time::sleep(GLANCE).await,
-                }
-            }
-        };
-        tokio::time::timeout(STANDING, asking).await.is_ok()
-    });
-    match answered {
-        true => show::line(&format!("It answers at {url}.")),
-        false => bail!("it does not answer at {url} yet; `claude-proxy-router doctor` says more"),
-    }
     Ok(())
 }
 

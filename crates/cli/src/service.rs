@@ -3,11 +3,16 @@
 use std::env;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use gateway::instance::Instance;
+use gateway::config::Config;
+use gateway::connect;
+use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
+use gateway::ping;
 use gateway::service::launchd::Launchd;
 use gateway::service::systemd::Systemd;
 use gateway::service::{self, Agent, Done, Plan};
@@ -30,17 +35,40 @@ impl Service {
         }
     }
 
+    fn file(&self) -> PathBuf {
+        match self {
+            Self::Launchd(launchd) => launchd.file(),
+            Self::Systemd(systemd) => systemd.file(),
+        }
+    }
+
+    /// The service, where it runs a router with other settings: there is one for each user.
+    fn of_another(&self, paths: &Paths) -> Option<PathBuf> {
+        let file = self.file();
+        let text = fs::read(&file).ok()?;
+        let own = (!paths.is_usual).then(|| paths.config.clone());
+        (service::settings_of(&text) != own).then_some(file)
+    }
+
     /// What the report says of it.
     pub(crate) fn words(&self) -> String {
-        let (file, runs) = match self {
-            Self::Launchd(launchd) => (launchd.file(), launchd.is_loaded()),
-            Self::Systemd(systemd) => (systemd.file(), systemd.is_active()),
-        };
+        let (file, runs) = (self.file(), self.runs());
         match (file.exists(), runs) {
             (true, true) => format!("installed and running ({})", file.display()),
             (true, false) => format!("installed, not running ({})", file.display()),
             (false, _) => "not installed".into(),
         }
+    }
+
+    /// Takes it away. Returns whether it was there.
+    fn uninstall(&self) -> anyhow::Result<bool> {
+        Ok(match self {
+            Self::Launchd(launchd) => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                runtime.block_on(launchd.uninstall())?
+            }
+            Self::Systemd(systemd) => systemd.uninstall()?,
+        })
     }
 
     /// Whether it runs now.
@@ -63,9 +91,17 @@ impl Service {
 /// `install`.
 pub(crate) fn install(paths: &Paths) -> anyhow::Result<()> {
     let service = Service::here(paths);
-    if !service.runs() && Instance::take(&paths.lock()).is_err() {
+    if let Some(file) = service.of_another(paths) {
+        bail!(
+            "the system runs a router with other settings by itself, and one alone can be run so ({}): `uninstall` that one first",
+            file.display()
+        );
+    }
+    if !service.runs() && another_runs(paths)? {
         bail!("a router is running that the system did not start: `claude-proxy-router stop` first");
     }
+    // What the router would refuse is told here, and not in a log.
+    let config = Config::load(&paths.config)?;
     if service.earlier().is_some() {
         keep_settings(paths)?;
     }
@@ -83,6 +119,55 @@ pub(crate) fn install(paths: &Paths) -> anyhow::Result<()> {
         Service::Systemd(systemd) => systemd.install(&plan)?,
     };
     tell(&done, &plan, &service);
+    wait_until_it_answers(&config)
+}
+
+/// Whether a router with these settings runs.
+pub(crate) fn another_runs(paths: &Paths) -> anyhow::Result<bool> {
+    match Instance::take(&paths.lock()) {
+        Ok(_) => Ok(false),
+        Err(InstanceError::Taken { .. }) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How long a service may take to answer.
+const STANDING: Duration = Duration::from_secs(20);
+const GLANCE: Duration = Duration::from_millis(250);
+
+/// A system says that it started what ended at once: only an answer is one.
+fn wait_until_it_answers(config: &Config) -> anyhow::Result<()> {
+    let host = config
+        .hosts
+        .iter()
+        .copied()
+        .find(|host| host.is_loopback() || host.is_unspecified());
+    let host = match host.or_else(|| config.hosts.first().copied()) {
+        Some(any) if any.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        Some(one) => one,
+        None => bail!("no address is listened on"),
+    };
+    let url = connect::url(host, config.port);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answered = runtime.block_on(async {
+        let asking = async {
+            loop {
+                match ping::ping(&url, &config.router_key, GLANCE * 8).await {
+                    // A router without a login answers all the same.
+                    Ok(())
+                    | Err(ping::PingError {
+                        step: ping::Step::Seat, ..
+                    }) => return,
+                    Err(_) => tokio::time::sleep(GLANCE).await,
+                }
+            }
+        };
+        tokio::time::timeout(STANDING, asking).await.is_ok()
+    });
+    match answered {
+        true => show::line(&format!("It answers at {url}.")),
+        false => bail!("it does not answer at {url} yet; `claude-proxy-router doctor` says more"),
+    }
     Ok(())
 }
 
@@ -120,18 +205,23 @@ pub(crate) fn keep_settings(paths: &Paths) -> anyhow::Result<()> {
 
 /// `uninstall`: with `purge` all that the router keeps goes, too.
 pub(crate) fn uninstall(paths: &Paths, purge: bool) -> anyhow::Result<()> {
-    let was_there = match Service::here(paths) {
-        Service::Launchd(launchd) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(launchd.uninstall())?
+    let service = Service::here(paths);
+    match service.of_another(paths) {
+        Some(file) => show::line(&format!(
+            "It did not run by itself; the router that does has other settings, and stays ({}).",
+            file.display()
+        )),
+        None => {
+            show::line(match service.uninstall()? {
+                true => "The router no longer runs by itself.",
+                false => "It did not run by itself.",
+            });
+            // They are those of all routers of one user.
+            if paths.is_usual {
+                remove(&paths.logs)?;
+            }
         }
-        Service::Systemd(systemd) => systemd.uninstall()?,
-    };
-    show::line(match was_there {
-        true => "The router no longer runs by itself.",
-        false => "It did not run by itself.",
-    });
-    remove(&paths.logs)?;
+    }
     if !purge {
         show::line(&format!(
             "Settings, keys and what was learnt stay, beside {}; `uninstall --purge` removes them.",
@@ -139,7 +229,7 @@ pub(crate) fn uninstall(paths: &Paths, purge: bool) -> anyhow::Result<()> {
         ));
         return Ok(());
     }
-    if Instance::take(&paths.lock()).is_err() {
+    if another_runs(paths)? {
         client::stop(paths)?;
     }
     for path in kept(paths) {
@@ -159,7 +249,9 @@ fn kept(paths: &Paths) -> Vec<PathBuf> {
         paths.config.clone(),
         paths.devices(),
         paths.joined(),
-        paths.earlier(),
+        // Its folder goes where nothing of anybody else's lies in it.
+        paths.earlier().join("config.json"),
+        paths.earlier().join(service::kept_agent()),
         paths.socket.clone(),
         paths.door(),
         paths.app_lock(),
@@ -176,10 +268,11 @@ fn kept(paths: &Paths) -> Vec<PathBuf> {
     all
 }
 
-fn folders(paths: &Paths) -> Vec<&Path> {
-    [&paths.socket, &paths.config]
+fn folders(paths: &Paths) -> Vec<PathBuf> {
+    let of = |path: &Path| path.parent().map(Path::to_owned);
+    [Some(paths.earlier()), of(&paths.socket), of(&paths.config)]
         .into_iter()
-        .filter_map(|path| path.parent())
+        .flatten()
         .collect()
 }
 

@@ -82,20 +82,27 @@ pub(crate) fn status(snapshot: &Snapshot, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let sandbox = if snapshot.sandbox { "SANDBOX · " } else { "" };
-    line(&format!("{sandbox}listening on {}", listening(snapshot)));
+    let paused = match snapshot.routing.paused {
+        true => "; paused: nothing is served until `claude-proxy-router resume`",
+        false => "",
+    };
+    line(&format!("{sandbox}listening on {}{paused}", listening(snapshot)));
     match snapshot.seats.is_empty() {
         true => line("No Claude login was found on this machine; log in with `claude`."),
         false => line(&table(snapshot, &TimeZone::system()).to_string()),
     }
+    for problem in &snapshot.problems {
+        line(&format!("! {}", problem.words));
+    }
     Ok(())
 }
 
-/// Prints what another device needs.
-pub(crate) fn key(config: &Config) {
+/// Prints what another device needs of a router on that port.
+pub(crate) fn key(config: &Config, port: u16) {
     for host in &config.hosts {
-        let address = SocketAddr::new(*host, config.port);
+        let address = SocketAddr::new(*host, port);
         match host {
-            any if any.is_unspecified() => line(&format!("http://<an address of this machine>:{}", config.port)),
+            any if any.is_unspecified() => line(&format!("http://<an address of this machine>:{port}")),
             _ => line(&format!("http://{address}")),
         }
     }
@@ -220,10 +227,10 @@ fn state(seat: &SeatView, now: i64, zone: &TimeZone) -> String {
         error::clock_time(moment(at), moment(now), zone)
     });
     // A login's trouble is told while its seat still serves, too.
-    match seat.login.map(LoginTrouble::words).filter(|trouble| *trouble != words) {
-        Some(trouble) => format!("{words}; {trouble}"),
-        None => words,
-    }
+    let trouble = seat.login.map(LoginTrouble::words).filter(|trouble| *trouble != words);
+    let draining = seat.draining.then_some("takes no new conversation");
+    let all = [Some(words.as_str()), trouble, draining];
+    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn age(seat: &SeatView, now: i64) -> String {

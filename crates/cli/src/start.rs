@@ -78,6 +78,8 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
 /// The router over the sandbox, in one process, on folders that go with it.
 async fn start_sandbox(options: &Options) -> anyhow::Result<()> {
     let made_up = MadeUp::new().await?;
+    // By it the other commands know that one runs.
+    let _instance = Instance::take(&made_up.paths().lock())?;
     let config = made_up.config(options.port)?;
     let ports = Ports::of_this_machine(&config, Arc::new(Files))?;
     let handle = gateway::start(config, made_up.paths(), ports, true).map_err(explain)?;

@@ -49,7 +49,14 @@ async fn a_seat_and_the_router_are_paused_and_resumed() {
     done(&router, &["resume", "work"]).await;
     assert_eq!(state(&router.status().await, "work"), "ready");
 
+    done(&router, &["drain", "work"]).await;
     done(&router, &["pause"]).await;
+    let told = done(&router, &["status"]).await;
+    assert!(
+        told.contains("paused: nothing is served") && told.contains("takes no new conversation"),
+        "{told}"
+    );
+    done(&router, &["resume", "work"]).await;
     let status = router.status().await;
     for label in ["personal", "spare", "work"] {
         assert_eq!(state(&status, label), "paused");
@@ -195,11 +202,21 @@ async fn settings_that_another_hand_changes_count_at_once_and_damaged_ones_are_t
         (503, &"paused".parse().unwrap())
     );
     fs::write(&router.settings, "{\"paused\":").unwrap();
-    done(&router, &["rescan"]).await;
-    assert!(
-        router.output().contains("settings from before stay in force"),
-        "{}",
-        router.output()
-    );
+    let said = refused(&router, &["rescan"]).await;
+    assert!(said.contains("settings from before stay in force"), "{said}");
+    assert!(router.output().contains("settings from before stay in force"));
+    for verb in ["status", "doctor"] {
+        let told = done(&router, &[verb]).await;
+        let is_told = |line: &str| line.starts_with(['!', 'p']) && line.contains("is not complete JSON");
+        assert!(told.lines().any(is_told), "{verb}: {told}");
+    }
     assert_eq!(router.turn("hello").await.0, 503);
+}
+
+#[tokio::test]
+async fn a_key_that_is_made_while_the_sandbox_runs_opens_it() {
+    let router = Router::start().await;
+    let said = done(&router, &["devices", "add", "laptop"]).await;
+    let key = said.split("shown this once: ").nth(1).unwrap().lines().next().unwrap();
+    done(&router, &["ping", &format!("http://{}", router.address), key]).await;
 }

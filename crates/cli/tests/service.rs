@@ -284,6 +284,79 @@ async fn brew_services_and_install_know_of_each_other() {
 }
 
 #[tokio::test]
+async fn a_router_with_other_settings_takes_nothing_of_the_usual_one_along() {
+    let own = Own::empty().await;
+    own.set(&json!({"port": free_port()}));
+    let folder = stand_in(&own, "systemctl", SYSTEMCTL);
+    done(&own, folder.path(), &["install"]).await;
+
+    let other = own.path("try/설정 one.json");
+    gateway::file::save(
+        &other,
+        json!({"routerKey": "rk-other-01", "port": free_port()})
+            .to_string()
+            .as_bytes(),
+    )
+    .unwrap();
+    let thesis = own.path("try/earlier/thesis.txt");
+    fs::create_dir_all(thesis.parent().unwrap()).unwrap();
+    fs::write(&thesis, "years of work").unwrap();
+    let with = ["--config", other.to_str().unwrap()];
+    let output = run(&own, folder.path(), &[&with[..], &["install"]].concat()).await;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(1) && said.contains("other settings"),
+        "{said}"
+    );
+
+    let said = done(&own, folder.path(), &[&with[..], &["uninstall", "--purge"]].concat()).await;
+    assert!(said.contains("stays"), "{said}");
+    assert!(!other.exists() && thesis.exists());
+    let said = done(&own, folder.path(), &["doctor"]).await;
+    assert!(said.contains("installed and running"), "{said}");
+    assert!(own.path(".local/state/claude-proxy-router/log/router.log").exists());
+
+    // The usual one is this one's to end.
+    done(&own, folder.path(), &["uninstall", "--purge"]).await;
+    gateway::file::save(
+        &other,
+        json!({"routerKey": "rk-other-01", "port": free_port()})
+            .to_string()
+            .as_bytes(),
+    )
+    .unwrap();
+    done(&own, folder.path(), &[&with[..], &["install"]].concat()).await;
+    let said = done(&own, folder.path(), &[&with[..], &["uninstall", "--purge"]].concat()).await;
+    assert!(said.contains("no longer runs by itself") && thesis.exists(), "{said}");
+}
+
+#[tokio::test]
+async fn install_says_that_it_runs_once_it_answers() {
+    let own = Own::empty().await;
+    let folder = stand_in(&own, "systemctl", SYSTEMCTL);
+    fs::create_dir_all(own.config().parent().unwrap()).unwrap();
+    fs::write(own.config(), "{\"port\": ").unwrap();
+    let output = run(&own, folder.path(), &["install"]).await;
+    assert_eq!(output.status.code(), Some(1), "damaged settings: {output:?}");
+    assert!(calls(folder.path()).is_empty(), "nothing was begun");
+}
+
+#[tokio::test]
+async fn a_lock_that_cannot_be_opened_is_no_router_that_runs() {
+    let own = Own::empty().await;
+    own.set(&json!({}));
+    let folder = stand_in(&own, "systemctl", SYSTEMCTL);
+    // As root's would be to others; root itself may open anything but a folder.
+    fs::create_dir_all(own.config().with_extension("lock")).unwrap();
+    for verb in ["install", "onboard"] {
+        let arguments: &[&str] = if verb == "onboard" { &[verb, "--yes"] } else { &[verb] };
+        let output = run(&own, folder.path(), arguments).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("config.lock") && !said.contains("stop"), "{verb}: {said}");
+    }
+}
+
+#[tokio::test]
 async fn without_a_service_manager_nothing_is_left_behind() {
     let own = Own::empty().await;
     own.set(&json!({}));

@@ -1,5 +1,5 @@
-//! What to look at when something is wrong, as a text that can be shown to others: no key, no token, no name of a
-//! person stands in it.
+//! What to look at when something is wrong, as a text that can be shown to others: no key, no token, no name that its
+//! owner gave stands in it.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ pub struct Found {
     pub locks: Vec<(PathBuf, SignedDuration)>,
     /// The logs that were read, each with its last warnings and errors.
     pub logs: Vec<(PathBuf, Vec<String>)>,
+    /// What may stand in them between backquotes: the names of settings.
+    pub settings: Vec<String>,
     /// How many devices there are, and how many of them are shut out.
     pub devices: (usize, usize),
 }
@@ -69,6 +71,12 @@ pub fn report(found: &Found) -> String {
             for (number, seat) in snapshot.seats.iter().enumerate() {
                 line("", &seat_in_words(number + 1, seat, snapshot.now));
             }
+            if snapshot.routing.paused {
+                line("paused", "nothing is served until `claude-proxy-router resume`");
+            }
+            for problem in &snapshot.problems {
+                line("problem", &problem.words);
+            }
         }
     }
     if let Some(holder) = &found.port_holder {
@@ -101,10 +109,30 @@ pub fn report(found: &Found) -> String {
         };
         let _ = writeln!(text, "{:<10} {of_it} {}", "troubles", log.display());
         for trouble in troubles {
-            let _ = writeln!(text, "  {trouble}");
+            let _ = writeln!(text, "  {}", unnamed(trouble, found));
         }
     }
     redacted(&text, &found.home)
+}
+
+/// A line of a log without the names of seats and devices: a seat that is known goes by its number here.
+fn unnamed(line: &str, found: &Found) -> String {
+    // A device's name stands last, and may have any letter in it.
+    let (line, device) = match line.split_once(" device=") {
+        Some((before, _)) => (before, " device=(a name)"),
+        None => (line, ""),
+    };
+    let seats = found.snapshot.as_ref().map_or(&[][..], |snapshot| &snapshot.seats);
+    let quoted = |(index, text): (usize, &str)| {
+        let is_named = index % 2 == 1 && !text.starts_with("claude") && !found.settings.iter().any(|name| name == text);
+        match seats.iter().position(|seat| seat.label == text) {
+            _ if !is_named => text.to_owned(),
+            Some(number) => format!("seat {}", number + 1),
+            None => "a name".to_owned(),
+        }
+    };
+    let parts: Vec<String> = line.split('`').enumerate().map(quoted).collect();
+    parts.join("`") + device
 }
 
 fn or_none(all: &[String]) -> String {
@@ -219,6 +247,27 @@ mod tests {
             ("listening on 127.0.0.1:18787\n", "listening on 127.0.0.1:18787\n"),
         ] {
             assert_eq!(redacted(text, home), want);
+        }
+    }
+
+    #[test]
+    fn no_name_of_a_seat_or_a_device_is_left_in_a_line_of_a_log() {
+        let found = Found {
+            settings: vec!["limitPct".into()],
+            ..Found::default()
+        };
+        for (line, want) in [
+            (
+                "WARN POST /v1/messages m: 502 from `Gildong Hong` (broken) device=Hong Gildong's MacBook",
+                "WARN POST /v1/messages m: 502 from `a name` (broken) device=(a name)",
+            ),
+            (
+                "`limitPct` must be less; `claude-proxy-router stop`",
+                "`limitPct` must be less; `claude-proxy-router stop`",
+            ),
+            ("WARN nothing is named", "WARN nothing is named"),
+        ] {
+            assert_eq!(unnamed(line, &found), want);
         }
     }
 

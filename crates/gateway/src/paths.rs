@@ -107,10 +107,7 @@ impl Paths {
 
     /// Configuration directories that nobody but the router uses: each folder in it is one.
     pub fn own_logins(&self) -> PathBuf {
-        match self.config.file_name().is_some_and(|name| name == "config.json") {
-            true => self.config.with_file_name("logins"),
-            false => beside(&self.config, "logins"),
-        }
+        self.neighbour("logins")
     }
 
     /// The log of a router that runs by itself.
@@ -125,22 +122,24 @@ impl Paths {
 
     /// The router that this machine's own `exec` goes to.
     pub fn joined(&self) -> PathBuf {
-        match self.config.file_name().is_some_and(|name| name == "config.json") {
-            true => self.config.with_file_name("router.json"),
-            false => beside(&self.config, "router.json"),
-        }
+        self.neighbour("router.json")
     }
 
     /// The folder of what was the earlier tool's.
     pub fn earlier(&self) -> PathBuf {
-        self.config.with_file_name("earlier")
+        self.neighbour("earlier")
     }
 
     /// The devices and their keys' hashes.
     pub fn devices(&self) -> PathBuf {
-        match self.config.file_name().is_some_and(|name| name == "config.json") {
-            true => self.config.with_file_name("devices.json"),
-            false => beside(&self.config, "devices.json"),
+        self.neighbour("devices.json")
+    }
+
+    /// What lies in the folder of settings of the usual name; beside others it carries theirs.
+    fn neighbour(&self, name: &str) -> PathBuf {
+        match self.config.file_name().is_some_and(|own| own == "config.json") {
+            true => self.config.with_file_name(name),
+            false => beside(&self.config, name),
         }
     }
 
@@ -226,6 +225,7 @@ mod tests {
         assert_eq!(set.store.as_deref(), Some(usual));
         assert_eq!(other.lock(), Path::new("/tmp/a/other.lock"));
         assert_eq!(other.devices(), Path::new("/tmp/a/other.devices.json"));
+        assert_eq!(other.earlier(), Path::new("/tmp/a/other.earlier"));
         assert_eq!(other.socket, Path::new("/tmp/a/other.run/control.sock"));
     }
 }

@@ -152,6 +152,47 @@ fn systemd_word(word: &str) -> String {
     quoted
 }
 
+/// The name of the copy that is kept of an agent which was replaced.
+pub fn kept_agent() -> String {
+    format!("{LABEL}.plist")
+}
+
+/// The words of a command line that is written so.
+fn systemd_words(line: &str) -> Vec<String> {
+    let (mut words, mut word) = (Vec::new(), None);
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, &mut word) {
+            ('"', None) => word = Some(String::new()),
+            ('"', Some(_)) => words.extend(word.take()),
+            ('\\' | '%' | '$', Some(word)) => word.extend(letters.next()),
+            (_, Some(word)) => word.push(letter),
+            (_, None) => {}
+        }
+    }
+    words
+}
+
+/// The settings that the service with that text, an agent's or a unit's, runs with; `None` for the usual ones.
+pub fn settings_of(service: &[u8]) -> Option<PathBuf> {
+    let agents = arguments(service);
+    let unit = String::from_utf8_lossy(service);
+    let units = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart="))
+        .map(systemd_words);
+    let words = agents.or(units)?;
+    let at = words.iter().position(|word| word == "--config")?;
+    words.get(at + 1).map(PathBuf::from)
+}
+
+/// The command line of a LaunchAgent with that text.
+fn arguments(agent: &[u8]) -> Option<Vec<String>> {
+    let agent = Value::from_reader(io::Cursor::new(agent)).ok()?;
+    let words = agent.as_dictionary()?.get("ProgramArguments")?.as_array()?;
+    Some(words.iter().filter_map(Value::as_string).map(str::to_owned).collect())
+}
+
 /// Whose a LaunchAgent of our label is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
@@ -163,13 +204,8 @@ pub enum Agent {
 
 /// Whose the LaunchAgent with that text is: this program always says where its log goes, and no other does.
 pub fn whose(agent: &[u8]) -> Agent {
-    let ours = Value::from_reader(io::Cursor::new(agent)).ok().is_some_and(|agent| {
-        let arguments = agent.as_dictionary().and_then(|agent| agent.get("ProgramArguments"));
-        let words = arguments.and_then(Value::as_array).into_iter().flatten();
-        let words: Vec<&str> = words.filter_map(Value::as_string).collect();
-        words.get(1) == Some(&"start") && words.get(2) == Some(&"--log")
-    });
-    match ours {
+    let words = arguments(agent).unwrap_or_default();
+    match matches!(words.as_slice(), [_, start, log, ..] if start == "start" && log == "--log") {
         true => Agent::Ours,
         false => Agent::Earlier,
     }
@@ -287,6 +323,23 @@ mod tests {
             command.env("XDG_RUNTIME_DIR", file.parent().unwrap());
             command
         });
+    }
+
+    #[test]
+    fn a_service_tells_which_settings_it_runs_with() {
+        for config in [
+            None,
+            Some(r#"/home/me/50% $HOME "x" 설정.json"#),
+            Some(r"/a\b\\c/%d.json"),
+        ] {
+            let plan = Plan {
+                config: config.map(PathBuf::from),
+                ..plan()
+            };
+            assert_eq!(settings_of(&written(&plan.launch_agent())), plan.config);
+            assert_eq!(settings_of(plan.systemd_unit().as_bytes()), plan.config);
+        }
+        assert_eq!(settings_of(b"no service"), None);
     }
 
     #[test]

@@ -87,7 +87,11 @@ impl Running {
             Command::Rescan => {
                 self.gateway.driver.look_at_settings().await;
                 self.gateway.look_again().await;
-                Ok(Value::Null)
+                match self.gateway.settings.refused() {
+                    Some(why) => Err(CommandError::new("settings", why)
+                        .hint("the logins were looked at; the settings from before stay in force")),
+                    None => Ok(Value::Null),
+                }
             }
             Command::Test => reply(self.test().await),
 

@@ -60,6 +60,27 @@ async fn key_shows_the_address_and_the_key() {
 }
 
 #[tokio::test]
+async fn a_router_that_was_given_another_port_is_told_to_devices_by_that() {
+    let home = Home::new().await;
+    fs::write(home.config(), home.settings(18_999).to_string()).unwrap();
+    let (port, _running) = loop {
+        let port = free_port();
+        let command = home.command(&["start", "--port", &port.to_string()]);
+        if let Some(running) = home.standing(command, port).await {
+            break (port, running);
+        }
+    };
+    let url = format!("http://127.0.0.1:{port}");
+    let added = home.run(&["devices", "add", "laptop"]).await;
+    assert!(added.out.contains(&format!("ANTHROPIC_BASE_URL={url}\n")), "{added:?}");
+    assert!(home.run(&["key"]).await.out.starts_with(&format!("{url}\n")));
+    let mut exec = home.bare(env!("CARGO_BIN_EXE_claude-proxy-router"));
+    exec.arg("--config").arg(home.config());
+    exec.args(["exec", "--", "/bin/sh", "-c", "echo $ANTHROPIC_BASE_URL"]);
+    assert_eq!(said(exec).await.out.trim_end(), url);
+}
+
+#[tokio::test]
 async fn gu_06_a_second_start_names_the_first_and_is_no_failure() {
     let home = Home::new().await;
     let running = home.start().await;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{Agent, Done, LABEL, Plan, ServiceError, brews, whose};
+use super::{Agent, Done, LABEL, Plan, ServiceError, brews, kept_agent, whose};
 use crate::file;
 
 /// The system's tool; the crate calls it by this name, too.
@@ -125,7 +125,7 @@ impl Launchd {
         if whose(&text) == Agent::Ours {
             return Ok(None);
         }
-        let copy = keep.join(format!("{LABEL}.plist"));
+        let copy = keep.join(kept_agent());
         file::save(&copy, &text).map_err(|error| ServiceError::file(&copy, error))?;
         Ok(Some(copy))
     }
