@@ -280,7 +280,8 @@ impl Driver {
             refused,
         } = login;
         // A pair that waits to be saved comes first: the store's old one is spent.
-        if self.save_waiting(false).await.contains(&profile) {
+        let waiting = self.save_waiting(false).await;
+        if copies.iter().chain([&profile]).any(|home| waiting.contains(home)) {
             return Renewal::CannotSave;
         }
         match self.renewer.renew(&profile, &copies, refused.as_ref()).await {

@@ -1,7 +1,7 @@
 //! The directories that hold a login, and their locks.
 
 use super::{RefreshError, Renewer, admits, blocking};
-use crate::credential::{Place, Secret};
+use crate::credential::{CredentialError, Place, Secret};
 use crate::lock::{LockError, ProfileLock};
 use crate::profile::Profile;
 
@@ -24,7 +24,8 @@ impl Renewer {
     /// works there.
     ///
     /// # Errors
-    /// If one is busy: the login may be on its way to another there.
+    /// If one is busy: the login may be on its way to another there. If one cannot be seen for now: whoever works there
+    /// may see it.
     pub(super) async fn with_copies(
         &self,
         home: Home,
@@ -38,8 +39,15 @@ impl Renewer {
                 Err(LockError::Denied { .. } | LockError::Foreign(_)) => continue,
                 Err(busy) => return Err(busy.into()),
             };
-            let Ok(stored) = self.read(profile).await else { continue };
-            if stored.holds(refresh) && stored.is_behind().is_none() && admits(&*self.store, &stored).is_ok() {
+            let stored = match self.read(profile).await {
+                Ok(stored) => stored,
+                Err(hidden @ CredentialError::Keychain(_)) => return Err(hidden.into()),
+                Err(CredentialError::LoggedOut | CredentialError::Unreadable(_)) => continue,
+            };
+            if let Some(trouble) = stored.is_behind() {
+                return Err(CredentialError::Keychain(trouble).into());
+            }
+            if stored.holds(refresh) && admits(&*self.store, &stored).is_ok() {
                 homes.push(Home {
                     profile: profile.clone(),
                     place: stored.place().clone(),

@@ -55,16 +55,17 @@ impl Roster {
         })
     }
 
-    /// The other directories that hold `login`, whichever seats they are taken for.
+    /// The other directories that hold `login`, or are to hold it once it can be saved, whichever seats they are taken
+    /// for.
     fn copies(&self, profile: &Profile, login: &Credential) -> Vec<Profile> {
-        let holds = |reading: &Reading| {
-            let stored = reading.credential.as_ref().and_then(|stored| stored.refresh.as_ref());
-            stored.is_some() && stored == login.refresh.as_ref()
+        // In this order, as a scan takes them.
+        let (readings, unsaved) = (held(&self.readings), held(&self.unsaved));
+        let is_it = |other: &Credential| other.refresh.is_some() && other.refresh == login.refresh;
+        let holds = |(other, reading): &(&Profile, &Reading)| {
+            let waits = unsaved.get(*other).map(|waiting| &waiting.unsaved.credential);
+            *other != profile && (reading.credential.as_ref().is_some_and(is_it) || waits.is_some_and(is_it))
         };
-        let readings = held(&self.readings);
-        let copies = readings
-            .iter()
-            .filter(|(other, reading)| *other != profile && holds(reading));
+        let copies = readings.iter().filter(holds);
         copies.map(|(other, _)| other.clone()).collect()
     }
 
