@@ -154,9 +154,8 @@ impl Account {
 
     /// Puts `bench` in the place of the one of that scope; but a limit that runs is ended by nothing else.
     pub(crate) fn rest(&mut self, bench: Bench) {
-        let is_limit = |bench: &Bench| matches!(bench.cause, Cause::Limit | Cause::ExtraUsage);
-        let stays = |known: &Bench| known.scope == bench.scope && is_limit(known) && known.runs(bench.since);
-        if !is_limit(&bench) && self.benches.iter().any(stays) {
+        let stays = |known: &Bench| known.scope == bench.scope && known.cause.is_limit() && known.runs(bench.since);
+        if !bench.cause.is_limit() && self.benches.iter().any(stays) {
             return;
         }
         self.benches.retain(|known| known.scope != bench.scope);
@@ -189,10 +188,8 @@ impl Account {
     /// Notes that at `seen_at` there was room in its five hours and its week: no limit of the whole seat is left that was
     /// told before.
     pub(crate) fn has_room(&mut self, seen_at: Timestamp, now: Timestamp) {
-        let is_over = |bench: &&mut Bench| {
-            let is_limit = matches!(bench.cause, Cause::Limit | Cause::ExtraUsage);
-            is_limit && bench.scope == Scope::Seat && bench.since < seen_at
-        };
+        let is_over =
+            |bench: &&mut Bench| bench.cause.is_limit() && bench.scope == Scope::Seat && bench.since < seen_at;
         self.benches.iter_mut().filter(is_over).for_each(|bench| bench.end(now));
     }
 

@@ -132,8 +132,8 @@ impl Cause {
         matches!(self, Self::Payment | Self::NoCredits)
     }
 
-    /// Whether what rested comes back by and by, rather than with its first success.
-    const fn comes_back_slowly(self) -> bool {
+    /// Whether an allowance is used up. What rested for that comes back by and by, rather than with its first success.
+    pub(crate) const fn is_limit(self) -> bool {
         matches!(self, Self::Limit | Self::ExtraUsage)
     }
 }
@@ -258,7 +258,7 @@ impl Bench {
     /// Notes that a request which it covers was served. Returns whether it is over for good.
     pub(crate) fn proven(&mut self) -> bool {
         self.allowance *= 2;
-        !self.cause.comes_back_slowly() || self.allowance >= BACK
+        !self.cause.is_limit() || self.allowance >= BACK
     }
 }
 

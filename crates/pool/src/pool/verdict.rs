@@ -73,10 +73,12 @@ impl Pool {
             ..request.clone()
         };
         self.accounts().any(|account| {
-            let stands = || standing(account, &moved, false, now);
-            // One that is tried by another request right now is worth a moment.
-            let suits = |stands| matches!(stands, Err(Out::Trying)) || stands.is_ok_and(|tier| tier <= Tier::Marked);
-            request.may_use(&account.id) && !moved.tried.contains(&account.id) && suits(stands())
+            let may = request.may_use(&account.id) && !moved.tried.contains(&account.id);
+            may && match standing(account, &moved, false, now) {
+                Ok(tier) => tier <= Tier::Marked,
+                // What another request finds there right now is worth a moment.
+                Err(out) => out == Out::Trying,
+            }
         })
     }
 
