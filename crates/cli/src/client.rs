@@ -4,10 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use gateway::config::Config;
 use gateway::control::{self, Command, CommandError};
-use gateway::instance::Instance;
+use gateway::instance::{Instance, InstanceError};
 use gateway::paths::Paths;
 use gateway::snapshot::Snapshot;
 use http_body_util::{BodyExt as _, Full};
@@ -73,7 +73,7 @@ fn ask(paths: &Paths, path: &str, body: Vec<u8>) -> anyhow::Result<(StatusCode, 
         let stream = match UnixStream::connect(&paths.socket).await {
             Ok(stream) => stream,
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-                bail!("the router is not running; start it with `claude-proxy-router start`");
+                return Err(unreachable(paths));
             }
             Err(error) => return Err(error).with_context(|| format!("cannot open {}", paths.socket.display())),
         };
@@ -87,4 +87,22 @@ fn ask(paths: &Paths, path: &str, body: Vec<u8>) -> anyhow::Result<(StatusCode, 
         let answer = sender.send_request(request).await?;
         Ok((answer.status(), answer.into_body().collect().await?.to_bytes()))
     })
+}
+
+/// Why nobody answers: the lock knows whether a router runs, though its socket may be gone.
+fn unreachable(paths: &Paths) -> anyhow::Error {
+    let lock = paths.lock();
+    // Taking it would make it, and asking should leave nothing behind.
+    let Some(Err(InstanceError::Taken { holder })) = lock.exists().then(|| Instance::take(&lock)) else {
+        return anyhow!("the router is not running; start it with `claude-proxy-router start`");
+    };
+    let (process, kill) = match holder {
+        Some(pid) => (format!(" (process {pid})"), format!("`kill {pid}`")),
+        None => (String::new(), "the signal TERM to its process".into()),
+    };
+    anyhow!(
+        "the router is running{process}, but cannot be reached over its socket now: {}; if that is gone, the router \
+         makes it anew within seconds: try again; {kill} stops it",
+        paths.socket.display()
+    )
 }

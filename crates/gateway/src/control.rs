@@ -5,8 +5,9 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -19,8 +20,10 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::net::{UnixListener, UnixStream, unix};
+use tokio::time::{Interval, interval};
 
 use crate::connect;
+use crate::file::{self, Identity};
 
 /// What the owner says to a running router. A seat goes by its id, its label or its e-mail address, as long as that
 /// names one. It does not print: it may hold a key.
@@ -250,27 +253,62 @@ pub const STOP: &str = "/v1/stop";
 /// Where any command is taken, as JSON.
 pub const COMMAND: &str = "/v1/command";
 
-/// Opens the socket at `path`, in a directory that is its owner's alone. Call it under the instance lock: a socket
-/// that is there already is a dead one.
-///
-/// # Errors
-/// If it cannot be made.
-pub fn open(path: &Path) -> io::Result<UnixListener> {
-    if let Some(folder) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-    }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+/// How often it is looked whether the socket still stands where commands look for it.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// The open socket, and the place where commands look for it.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// What was at the place when it was bound.
+    own: Option<Identity>,
 }
 
-/// Answers on the socket until it is dropped.
-pub async fn serve(listener: UnixListener, commander: Commander) {
+impl Socket {
+    /// Opens the socket at `path`, in a directory that is its owner's alone. Call it under the instance lock: a socket
+    /// that is there already is a dead one.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            own: file::identity(path),
+        })
+    }
+
+    /// Opens it anew where it is gone: at logout the system takes the folder with it, while the router may go on.
+    fn look(&mut self) {
+        // While it is open its number is not given to another file.
+        if self.own.is_some() && file::identity(&self.path) == self.own {
+            return;
+        }
+        match Self::open(&self.path) {
+            Ok(anew) => {
+                *self = anew;
+                tracing::warn!("{} was gone, and is open again", self.path.display());
+            }
+            // The folder may have to wait for its owner's next login.
+            Err(error) => tracing::debug!("cannot open {} anew yet: {error}", self.path.display()),
+        }
+    }
+}
+
+/// Answers on the socket until it is dropped, and has it stand where it is looked for. What is said on a connection
+/// that is open goes on whatever becomes of the socket.
+pub async fn serve(socket: Socket, commander: Commander) {
     let run = async |State(commander): State<Commander>, command| answer(commander(command).await);
     let app = axum::Router::new()
         .route(STATUS, get(move |state| run(state, Command::Status)))
@@ -278,8 +316,9 @@ pub async fn serve(listener: UnixListener, commander: Commander) {
         .route(COMMAND, post(command))
         .with_state(commander);
     let owner = OwnerOnly {
-        listener,
+        socket,
         uid: rustix::process::getuid().as_raw(),
+        looks: interval(LOOK),
     };
     // It ends only with the task it runs in.
     let _ = axum::serve(owner, app).await;
@@ -305,8 +344,9 @@ fn answer(reply: Reply) -> Response {
 
 /// Lets in the processes of the router's own user.
 struct OwnerOnly {
-    listener: UnixListener,
+    socket: Socket,
     uid: u32,
+    looks: Interval,
 }
 
 impl Listener for OwnerOnly {
@@ -315,7 +355,13 @@ impl Listener for OwnerOnly {
 
     async fn accept(&mut self) -> (UnixStream, unix::SocketAddr) {
         loop {
-            let (stream, address) = Listener::accept(&mut self.listener).await;
+            let (stream, address) = tokio::select! {
+                accepted = Listener::accept(&mut self.socket.listener) => accepted,
+                _ = self.looks.tick() => {
+                    self.socket.look();
+                    continue;
+                }
+            };
             match stream.peer_cred() {
                 Ok(peer) if peer.uid() == self.uid => return (stream, address),
                 _ => tracing::warn!("another user's process was turned away from the control socket"),
@@ -324,6 +370,63 @@ impl Listener for OwnerOnly {
     }
 
     fn local_addr(&self) -> io::Result<unix::SocketAddr> {
-        self.listener.local_addr()
+        self.socket.listener.local_addr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    async fn is_answered(stream: &mut UnixStream) -> bool {
+        let asked = format!("GET {STATUS} HTTP/1.1\r\nhost: router\r\n\r\n");
+        stream.write_all(asked.as_bytes()).await.unwrap();
+        let mut answer = [0; 1_024];
+        let read = stream.read(&mut answer).await.unwrap();
+        answer[..read].starts_with(b"HTTP/1.1 200")
+    }
+
+    /// Waits, in virtual time, until the socket at `path` takes a connection.
+    async fn connected(path: &Path) -> UnixStream {
+        for _ in 0..4 {
+            if let Ok(stream) = UnixStream::connect(path).await {
+                return stream;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        panic!("no socket at {}", path.display());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_that_was_taken_away_is_opened_anew_and_open_connections_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        let path = run.join("control.sock");
+        let commander: Commander = Arc::new(|_| Box::pin(async { Ok(Value::Null) }));
+        tokio::spawn(serve(Socket::open(&path).unwrap(), commander));
+        let mut open = connected(&path).await;
+        assert!(is_answered(&mut open).await);
+
+        // As at logout: the folder is gone, and cannot be made for a while.
+        fs::remove_dir_all(&run).unwrap();
+        fs::write(&run, "in the folder's place").unwrap();
+        tokio::time::sleep(3 * LOOK).await;
+        assert!(is_answered(&mut open).await);
+        fs::remove_file(&run).unwrap();
+        assert!(is_answered(&mut connected(&path).await).await);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&run), mode(&path)), (0o700, 0o600));
+
+        // Another file in its place is not its own.
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        assert!(is_answered(&mut connected(&path).await).await);
+        assert!(is_answered(&mut open).await);
+
+        // What stands where it should is left alone.
+        let before = file::identity(&path);
+        tokio::time::sleep(3 * LOOK).await;
+        assert_eq!(file::identity(&path), before);
     }
 }

@@ -50,6 +50,27 @@ pub fn mark(path: &Path) -> Option<Mark> {
     })
 }
 
+/// What tells one file from another, however it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl From<&fs::Metadata> for Identity {
+    fn from(about: &fs::Metadata) -> Self {
+        Self {
+            device: about.dev(),
+            inode: about.ino(),
+        }
+    }
+}
+
+/// Which file stands at `path`, a link counting as itself; `None` if there is none, or it cannot be told.
+pub fn identity(path: &Path) -> Option<Identity> {
+    fs::symlink_metadata(path).ok().as_ref().map(Identity::from)
+}
+
 /// The bytes of the file at `path`, at most `limit`.
 ///
 /// # Errors

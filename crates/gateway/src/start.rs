@@ -6,11 +6,11 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use crate::config::Config;
-use crate::control::{self, Command, CommandError, Commander, Reply};
+use crate::control::{self, Command, CommandError, Commander, Reply, Socket};
 use crate::devices::Devices;
 use crate::listen::{Door, Doors};
 use crate::paths::Paths;
@@ -168,11 +168,11 @@ fn commander(running: &Arc<Running>, runtime: tokio::runtime::Handle) -> Command
 }
 
 /// Opens the ports whose addresses are there, and the control socket.
-fn open(config: &Config, paths: &Paths) -> Result<(Doors, Vec<TcpListener>, UnixListener), StartError> {
+fn open(config: &Config, paths: &Paths) -> Result<(Doors, Vec<TcpListener>, Socket), StartError> {
     let wanted = config.hosts.iter().map(|host| SocketAddr::new(*host, config.port));
     let (doors, opened) =
         Doors::open(wanted.collect()).map_err(|(address, source)| StartError::Listen { address, source })?;
-    let control = control::open(&paths.socket).map_err(StartError::Control)?;
+    let control = Socket::open(&paths.socket).map_err(StartError::Control)?;
     Ok((doors, opened, control))
 }
 

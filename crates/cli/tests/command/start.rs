@@ -228,6 +228,33 @@ async fn the_control_socket_is_the_owners_alone_and_a_dead_one_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_router_whose_socket_was_taken_away_is_told_from_none_and_can_soon_be_asked_again() {
+    let home = Home::new().await;
+    let mut running = home.start().await;
+    // Held still, so that it cannot be quicker than the command.
+    running.signal(Signal::STOP);
+    fs::remove_dir_all(home.path("config.run")).unwrap();
+    let pid = running.pid().to_string();
+    for arguments in [&["status"][..], &["stop"], &["devices", "list"]] {
+        let said = home.run(arguments).await;
+        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
+        let socket = home.path("config.run/control.sock").display().to_string();
+        for words in ["is running", &pid, &socket, &format!("`kill {pid}`")] {
+            assert!(said.err.contains(words), "{said:?}");
+        }
+    }
+    running.signal(Signal::CONT);
+    let answers = async {
+        while home.run(&["status"]).await.code != Some(0) {
+            sleep(GLANCE).await;
+        }
+    };
+    timeout(GUARD, answers).await.expect("it makes its socket anew");
+    assert_eq!(home.run(&["stop"]).await.code, Some(0));
+    running.ended().await;
+}
+
+#[tokio::test]
 async fn nw_02_localhost_is_both_loopbacks() {
     if TcpListener::bind("[::1]:0").await.is_err() {
         return; // a machine without IPv6
