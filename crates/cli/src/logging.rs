@@ -85,8 +85,9 @@ impl Write for Line {
         };
         for words in printed {
             let end = if words.ends_with('\n') { "" } else { "\n" };
-            // Nobody is there to be told that the log cannot be written.
-            let _ = write!(log.sink, "{time} {words}{end}");
+            // In one piece, or a file that is put aside meanwhile would end within the line. Nobody is there to be told
+            // that the log cannot be written.
+            let _ = log.sink.write_all(format!("{time} {words}{end}").as_bytes());
         }
         Ok(text.len())
     }

@@ -66,9 +66,9 @@ impl From<&fs::Metadata> for Identity {
     }
 }
 
-/// Which file stands at `path`, a link counting as itself; `None` if there is none, or it cannot be told.
+/// Which file `path` leads to; `None` if there is none, or it cannot be told.
 pub fn identity(path: &Path) -> Option<Identity> {
-    fs::symlink_metadata(path).ok().as_ref().map(Identity::from)
+    fs::metadata(path).ok().as_ref().map(Identity::from)
 }
 
 /// The bytes of the file at `path`, at most `limit`.

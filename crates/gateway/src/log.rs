@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::file::{self, Identity};
+
 /// How long a line that was printed keeps others like it from being.
 const FOLDED_FOR: SignedDuration = SignedDuration::from_secs(60);
 /// How many different lines are remembered.
@@ -62,10 +64,12 @@ impl Fold {
     }
 }
 
-/// A file that is put aside when it is long, for its owner's eyes alone.
+/// A file that is put aside when it is long and made anew when it is gone, for its owner's eyes alone.
 pub struct Rotating {
     path: PathBuf,
     file: File,
+    /// Which file is open.
+    own: Identity,
     length: u64,
 }
 
@@ -79,12 +83,34 @@ impl Rotating {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        let length = file.metadata()?.len();
+        let about = file.metadata()?;
         Ok(Self {
             path: path.to_owned(),
             file,
-            length,
+            own: Identity::from(&about),
+            length: about.len(),
         })
+    }
+
+    /// Goes on where the file should be, if another hand removed or replaced it. Where it cannot be made, what is open
+    /// takes the text: who moved it can still read it there.
+    fn look(&mut self) {
+        if file::identity(&self.path) != Some(self.own)
+            && let Ok(anew) = Self::open(&self.path)
+        {
+            *self = anew;
+        }
+    }
+
+    /// Puts the file aside, and begins another.
+    fn turn(&mut self) -> io::Result<()> {
+        match fs::rename(&self.path, Self::older(&self.path)) {
+            // There is nothing to put aside.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            renamed => renamed?,
+        }
+        *self = Self::open(&self.path)?;
+        Ok(())
     }
 
     /// Where the one goes that was put aside.
@@ -97,9 +123,10 @@ impl Rotating {
 
 impl Write for Rotating {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        // At each line: a look costs less than the line, and one that is written to a removed file is lost.
+        self.look();
         if self.length > 0 && self.length + text.len() as u64 > FILE_LIMIT {
-            fs::rename(&self.path, Self::older(&self.path))?;
-            *self = Self::open(&self.path)?;
+            self.turn()?;
         }
         let written = self.file.write(text)?;
         self.length += written as u64;
@@ -168,5 +195,54 @@ mod tests {
             before + 4,
             "a restart goes on with it"
         );
+    }
+
+    #[test]
+    fn a_file_that_was_removed_or_moved_is_made_anew_with_the_next_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/router.log");
+        let mut log = Rotating::open(&path).unwrap();
+        log.write_all(b"first\n").unwrap();
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        log.write_all(b"second\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+
+        let moved = folder.path().join("moved");
+        fs::rename(&path, &moved).unwrap();
+        log.write_all(b"third\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third\n");
+        assert_eq!(fs::read_to_string(moved).unwrap(), "second\n");
+    }
+
+    #[test]
+    fn a_link_is_followed_and_its_file_is_gone_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("router.log"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let mut log = Rotating::open(&link).unwrap();
+        log.write_all(b"first\n").unwrap();
+        assert_eq!(file::identity(&link), Some(log.own), "or each line would open it anew");
+        log.write_all(b"second\n").unwrap();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "first\nsecond\n");
+    }
+
+    #[test]
+    fn a_long_file_that_is_gone_is_nothing_to_put_aside_and_another_is_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/router.log");
+        let mut log = Rotating::open(&path).unwrap();
+        log.write_all(&vec![b'x'; FILE_LIMIT as usize]).unwrap();
+        // Nor can another be made for now.
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path.parent().unwrap(), "in the folder's place").unwrap();
+        assert!(log.write_all(b"lost\n").is_err());
+        fs::remove_file(path.parent().unwrap()).unwrap();
+        log.write_all(b"again\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "again\n");
+        // It went between the look and the renaming.
+        fs::remove_file(&path).unwrap();
+        log.turn().unwrap();
+        assert!(path.exists());
     }
 }
