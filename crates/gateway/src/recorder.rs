@@ -19,9 +19,9 @@ use pool::{AccountId, Conversation, Memory, SeatMemory};
 
 use crate::ports::Clock;
 use crate::record::{RequestRecord, SwitchRecord};
-use crate::store::{Aside, Batch, History, Store, StoreError};
+use crate::store::{Aside, Batch, History, Recalled, Store, StoreError};
 use at_hand::{AtHand, SWITCHES_SHOWN};
-use carry::told_aside;
+use carry::{Carrier, told_aside};
 use mailbox::Mailbox;
 
 /// How many requests and switches, owners, and conversations may wait.
@@ -34,7 +34,7 @@ const CONVERSATIONS_WAIT: usize = 10_000;
 pub enum Trouble {
     /// The file that was there would not do, and a new one was begun.
     MovedAside(Aside),
-    /// It takes nothing now; it is tried again.
+    /// It takes nothing now, or cannot be opened; it is tried again.
     TakesNothing(String),
     /// There is none in this run.
     None(String),
@@ -53,13 +53,15 @@ pub struct Remembered {
 pub struct Recorder {
     mailbox: Arc<Mailbox>,
     path: PathBuf,
-    last_number: AtomicI64,
+    /// The number of the last request; a store that is opened late may know a higher one.
+    last_number: Arc<AtomicI64>,
     at_hand: Mutex<AtHand>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Recorder {
-    /// Opens the store at `path`, and reads what the last run knew. Where there can be no store, notes go nowhere.
+    /// Opens the store at `path`, and reads what the last run knew. Where it cannot be opened now, as on a full disk,
+    /// it is tried again; where there can be none, notes go nowhere.
     pub fn open(path: PathBuf, keeps_history: bool, clock: Arc<dyn Clock>) -> (Self, Remembered) {
         let recorder = Self::of(path, keeps_history);
         let remembered = recorder.begin(clock).unwrap_or_else(|error| {
@@ -85,40 +87,61 @@ impl Recorder {
         Self {
             mailbox: Arc::new(mailbox),
             path,
-            last_number: AtomicI64::new(0),
+            last_number: Arc::default(),
             at_hand: Mutex::default(),
             thread: Mutex::default(),
         }
     }
 
     fn begin(&self, clock: Arc<dyn Clock>) -> Result<Remembered, StoreError> {
-        let (store, aside) = Store::open(&self.path, clock.now())?;
-        if let Some(aside) = aside {
-            told_aside(&self.path, &aside);
-            self.mailbox.lock().trouble = Some(Trouble::MovedAside(aside));
-        }
-        let remembered = Remembered {
-            memory: store.memory()?,
-            owners: store.owners()?,
+        let (store, recalled) = match Store::open(&self.path, clock.now()) {
+            Ok((store, aside)) => {
+                if let Some(aside) = aside {
+                    told_aside(&self.path, &aside);
+                    self.mailbox.lock().trouble = Some(Trouble::MovedAside(aside));
+                }
+                (Some(store), Recalled::read(&self.path, SWITCHES_SHOWN)?)
+            }
+            Err(error) if error.is_of_the_file() => return Err(error),
+            Err(error) => {
+                self.mailbox.takes_nothing(&error);
+                (None, self.recall())
+            }
         };
-        self.last_number.store(store.last_number()?, Ordering::Relaxed);
+        self.last_number.store(recalled.last_number, Ordering::Relaxed);
         // Of the run before, as far as there was one.
-        if let Ok(switches) = History::open(&self.path).and_then(|history| history.switches(SWITCHES_SHOWN as u32)) {
-            self.at_hand().switches = switches.into();
-        }
+        self.at_hand().switches = recalled.switches.into();
         self.carry(store, clock).map_err(|source| StoreError::File {
             path: self.path.clone(),
             source,
         })?;
-        Ok(remembered)
+        Ok(Remembered {
+            memory: recalled.memory,
+            owners: recalled.owners,
+        })
     }
 
-    /// Begins to carry notes to `store`.
-    fn carry(&self, store: Store, clock: Arc<dyn Clock>) -> io::Result<()> {
-        let mailbox = Arc::clone(&self.mailbox);
+    /// What the last run knew, as far as a store that cannot be opened tells it.
+    fn recall(&self) -> Recalled {
+        Recalled::read(&self.path, SWITCHES_SHOWN).unwrap_or_else(|error| {
+            tracing::warn!("what the last run knew cannot be read either: {error}");
+            Recalled::default()
+        })
+    }
+
+    /// Begins to carry notes to `store`, once there is one.
+    fn carry(&self, store: Option<Store>, clock: Arc<dyn Clock>) -> io::Result<()> {
+        let carrier = Carrier {
+            mailbox: Arc::clone(&self.mailbox),
+            path: self.path.clone(),
+            store,
+            last_number: Arc::clone(&self.last_number),
+            number_before: 0,
+            clock,
+        };
         let thread = thread::Builder::new()
             .name("store".into())
-            .spawn(move || mailbox.carry(store, &*clock))?;
+            .spawn(move || carrier.run())?;
         *self.thread() = Some(thread);
         Ok(())
     }
@@ -347,10 +370,90 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("state"), "a file where the folder should be").unwrap();
         let (recorder, remembered) = Recorder::open(folder.path().join("state/router.db"), true, Arc::new(Standing));
-        assert!(matches!(recorder.trouble(), Some(Trouble::None(_))));
+        assert!(matches!(recorder.trouble(), Some(Trouble::TakesNothing(_))));
         assert!(remembered.memory.seats.is_empty());
         recorder.request(request(recorder.next_number()));
         recorder.flush();
+    }
+
+    /// Lets SQLite write nothing beside the file, as on a full disk, until what it gives is called.
+    fn no_room(folder: &Path) -> impl FnOnce() {
+        let blocked = folder.join("router.db-shm");
+        std::os::unix::fs::symlink("nowhere/at/all", &blocked).unwrap();
+        move || std::fs::remove_file(blocked).unwrap()
+    }
+
+    #[test]
+    fn cf_02_a_start_on_a_full_disk_knows_what_the_last_run_knew_and_writes_once_there_is_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = open(folder.path());
+        first.request(request(first.next_number()));
+        first.bound(Conversation(1), &AccountId::new("a"), at(5));
+        first.owner("file_1".into(), &AccountId::new("a"), at(5));
+        drop(first);
+
+        let make_room = no_room(folder.path());
+        let (second, remembered) = Recorder::open(folder.path().join("router.db"), true, Arc::new(Standing));
+        assert!(matches!(second.trouble(), Some(Trouble::TakesNothing(_))));
+        assert_eq!(remembered.memory.conversations.len(), 1);
+        assert_eq!(remembered.owners.len(), 1);
+        assert_eq!(second.next_number(), 2);
+        second.bound(Conversation(2), &AccountId::new("a"), at(6));
+        second.request(request(2));
+        second.flush();
+        assert_eq!(second.dropped(), 1, "history is not kept until then");
+
+        make_room();
+        second.request(request(3));
+        second.flush();
+        assert_eq!(second.trouble(), None);
+        assert!(second.wants_all());
+        assert_eq!(numbers(&second), [1, 3]);
+        drop(second);
+        let (_, remembered) = Recorder::open(folder.path().join("router.db"), true, Arc::new(Standing));
+        assert_eq!(
+            remembered.memory.conversations.len(),
+            2,
+            "what was learnt meanwhile too"
+        );
+    }
+
+    #[test]
+    fn where_the_last_run_could_not_be_read_its_requests_are_not_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = open(folder.path());
+        for number in 1..=3 {
+            first.request(request(number));
+        }
+        drop(first);
+
+        let make_room = no_room(folder.path());
+        // As a killed process leaves it.
+        std::fs::write(folder.path().join("router.db-wal"), "left").unwrap();
+        let second = open(folder.path());
+        let early = second.next_number();
+        assert_eq!(early, 1, "nothing is known");
+        make_room();
+        let mut reused = request(early);
+        reused.device = "phone".into();
+        second.request(reused);
+        second.flush();
+        assert_eq!((second.trouble(), second.dropped()), (None, 1));
+        assert_eq!(second.next_number(), 4);
+        second.request(request(4));
+        assert_eq!(numbers(&second), [1, 2, 3, 4]);
+        let kept = second.history_now().unwrap().request(1).unwrap();
+        assert_eq!(kept.map(|kept| kept.device).as_deref(), Some("laptop"));
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_opened_at_the_end_either_keeps_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let _make_room = no_room(folder.path());
+        let recorder = open(folder.path());
+        recorder.bound(Conversation(1), &AccountId::new("a"), at(5));
+        recorder.close();
+        assert!(matches!(recorder.trouble(), Some(Trouble::TakesNothing(_))));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod records;
 mod usage;
 mod batch;
 mod history;
+mod recalled;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 pub use batch::Batch;
 pub use file::Aside;
 pub use history::{History, Wanted};
+pub use recalled::Recalled;
 
 /// How long another process may keep the file.
 const PATIENCE: Duration = Duration::from_secs(5);

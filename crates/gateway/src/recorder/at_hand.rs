@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::record::SwitchRecord;
 
 /// How much of the history is at hand.
-pub(super) const SWITCHES_SHOWN: usize = 10;
+pub(super) const SWITCHES_SHOWN: u32 = 10;
 const REQUESTS_SHOWN: usize = 10_000;
 const HOUR: i64 = 3_600;
 
@@ -24,7 +24,7 @@ impl AtHand {
     /// A conversation moved.
     pub(super) fn switch(&mut self, switch: SwitchRecord) {
         self.switches.push_front(switch);
-        self.switches.truncate(SWITCHES_SHOWN);
+        self.switches.truncate(SWITCHES_SHOWN as usize);
     }
 
     /// A request came at that time, and has ended.

@@ -1,46 +1,91 @@
 //! The thread that carries notes to the store, and what it does when the store does not take them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::mailbox::Mailbox;
 use super::{OWNERS_WAIT, Trouble};
 use crate::ports::Clock;
 use crate::store::{Aside, Batch, Store, StoreError};
 
-impl Mailbox {
-    /// Carries batches to the store until the recorder closes.
-    pub(super) fn carry(&self, mut store: Store, clock: &dyn Clock) {
+/// Carries batches from the mailbox to the store.
+pub(super) struct Carrier {
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) path: PathBuf,
+    /// `None` as long as it cannot be opened.
+    pub(super) store: Option<Store>,
+    /// The number of the last request, for whoever gives the next one.
+    pub(super) last_number: Arc<AtomicI64>,
+    /// The last number that a store had when it was opened late.
+    pub(super) number_before: i64,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Carrier {
+    /// Carries until the recorder closes.
+    pub(super) fn run(mut self) {
         // What the store would not take.
         let mut left = Batch::default();
-        while let Some((batch, keeps_history)) = self.take(!left.is_empty()) {
-            let batch = newest(std::mem::take(&mut left), batch);
-            let mut written = store.write(&batch, keeps_history);
-            if let Err(error) = &written
-                && error.is_of_the_file()
-            {
-                match store.begin_anew(error, clock.now()) {
-                    Ok((new, aside)) => {
-                        told_aside(new.path(), &aside);
-                        store = new;
-                        self.begun_anew(aside);
-                        written = store.write(&batch, keeps_history);
-                    }
-                    Err(error) => {
-                        tracing::error!("there is no store from here on, so nothing more outlasts this run: {error}");
-                        self.lock().trouble = Some(Trouble::None(error.to_string()));
-                        break;
-                    }
+        while let Some((batch, keeps_history)) = self.mailbox.take(!left.is_empty() || self.store.is_none()) {
+            let mut batch = newest(std::mem::take(&mut left), batch);
+            match self.write(&mut batch, keeps_history) {
+                Ok(()) => self.mailbox.written(),
+                // Even of one that was begun anew.
+                Err(error) if error.is_of_the_file() => {
+                    tracing::error!("there is no store from here on, so nothing more outlasts this run: {error}");
+                    self.mailbox.lock().trouble = Some(Trouble::None(error.to_string()));
+                    break;
                 }
+                Err(error) => left = self.mailbox.refused(batch, &error),
             }
-            match written {
-                Ok(()) => self.written(),
-                Err(error) => left = self.refused(batch, &error),
-            }
-            self.done();
+            self.mailbox.done();
         }
-        self.shut();
+        self.mailbox.shut();
     }
 
+    /// Writes the batch to the store, to one that is opened only now, or to one that is begun anew.
+    fn write(&mut self, batch: &mut Batch, keeps_history: bool) -> Result<(), StoreError> {
+        let mut store = match self.store.take() {
+            Some(store) => store,
+            None => self.open_late()?,
+        };
+        self.drop_reused_numbers(batch);
+        let mut written = store.write(batch, keeps_history);
+        if let Err(error) = &written
+            && error.is_of_the_file()
+        {
+            let (new, aside) = store.begin_anew(error, self.clock.now())?;
+            told_aside(new.path(), &aside);
+            self.mailbox.begun_anew(Some(aside));
+            store = new;
+            written = store.write(batch, keeps_history);
+        }
+        self.store = Some(store);
+        written
+    }
+
+    fn open_late(&mut self) -> Result<Store, StoreError> {
+        let (store, aside) = Store::open(&self.path, self.clock.now())?;
+        self.number_before = store.last_number()?;
+        self.last_number.fetch_max(self.number_before, Ordering::Relaxed);
+        if let Some(aside) = &aside {
+            told_aside(&self.path, aside);
+        }
+        self.mailbox.begun_anew(aside);
+        Ok(store)
+    }
+
+    /// Where the last run could not be read, numbers began at one: those that it gave are its own.
+    fn drop_reused_numbers(&self, batch: &mut Batch) {
+        let all = batch.requests.len() + batch.switches.len();
+        batch.requests.retain(|request| request.number > self.number_before);
+        batch.switches.retain(|switch| switch.request > self.number_before);
+        self.mailbox.lock().dropped += (all - batch.requests.len() - batch.switches.len()) as u64;
+    }
+}
+
+impl Mailbox {
     fn written(&self) {
         let mut inside = self.lock();
         if matches!(inside.trouble, Some(Trouble::TakesNothing(_))) {
@@ -49,19 +94,28 @@ impl Mailbox {
         }
     }
 
-    fn begun_anew(&self, aside: Aside) {
+    /// The store is another one from here on, perhaps in place of one that was moved aside.
+    fn begun_anew(&self, aside: Option<Aside>) {
         let mut inside = self.lock();
         inside.wants_all = true;
-        inside.trouble = Some(Trouble::MovedAside(aside));
+        if let Some(aside) = aside {
+            inside.trouble = Some(Trouble::MovedAside(aside));
+        }
     }
 
-    /// The store takes nothing now. State waits; history does not.
-    fn refused(&self, batch: Batch, error: &StoreError) -> Batch {
+    /// Says so, once.
+    pub(super) fn takes_nothing(&self, error: &StoreError) {
         let mut inside = self.lock();
         if !matches!(inside.trouble, Some(Trouble::TakesNothing(_))) {
             tracing::warn!("the store takes nothing, so history is dropped until it does: {error}");
         }
         inside.trouble = Some(Trouble::TakesNothing(error.to_string()));
+    }
+
+    /// The store takes nothing now. State waits; history does not.
+    fn refused(&self, batch: Batch, error: &StoreError) -> Batch {
+        self.takes_nothing(error);
+        let mut inside = self.lock();
         inside.dropped += (batch.requests.len() + batch.switches.len()) as u64;
         // Nothing is tried twice at the end.
         inside.closed |= inside.closing;
@@ -101,8 +155,6 @@ pub(super) fn told_aside(path: &Path, aside: &Aside) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use pool::{AccountId, Conversation};
 
     use super::super::given::{Standing, at, numbers, open, request};
@@ -112,7 +164,7 @@ mod tests {
     /// A recorder over that store.
     fn over(store: Store) -> Recorder {
         let recorder = Recorder::of(store.path().to_owned(), true);
-        recorder.carry(store, Arc::new(Standing)).unwrap();
+        recorder.carry(Some(store), Arc::new(Standing)).unwrap();
         recorder
     }
 

@@ -35,17 +35,20 @@ pub(super) fn close_to_others(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The file of that name with `end`, as SQLite names what it keeps beside its own.
+pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
 /// Gives the file, and what SQLite keeps beside it, another name.
 pub(super) fn move_aside(path: &Path, error: &StoreError, now: Timestamp) -> Result<Aside, StoreError> {
     let why = match error {
         StoreError::Newer(_) => "newer",
         _ => "unreadable",
     };
-    let named = |suffix: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
+    let named = |suffix: &str| beside(path, suffix);
     let base = format!(".{why}-{}", now.as_second());
     // Two within a second are two all the same.
     let aside = (1..)
@@ -56,10 +59,10 @@ pub(super) fn move_aside(path: &Path, error: &StoreError, now: Timestamp) -> Res
         path: path.to_owned(),
         source,
     })?;
-    for beside in ["-wal", "-shm"] {
+    for end in ["-wal", "-shm"] {
         // Often there is none; left where it is, it would belong to the new file.
-        if fs::rename(named(beside), named(&format!("{aside}{beside}"))).is_err() {
-            let _ = fs::remove_file(named(beside));
+        if fs::rename(named(end), named(&format!("{aside}{end}"))).is_err() {
+            let _ = fs::remove_file(named(end));
         }
     }
     Ok(Aside {

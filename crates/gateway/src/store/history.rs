@@ -28,7 +28,7 @@ pub struct Wanted {
 }
 
 /// The history, for reading alone.
-pub struct History(Connection);
+pub struct History(pub(super) Connection);
 
 impl History {
     /// Opens the file at `path`.
