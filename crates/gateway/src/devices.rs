@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use crate::file::{self, Mark};
 use crate::key::{self, KeyHash};
 
 use device::ids;
@@ -36,7 +37,7 @@ pub enum DeviceError {
     /// The first device's key is the settings'.
     #[error("the first device's key is `routerKey` in the settings: change it there")]
     First,
-    /// The file could not be read when the router started, and is not written over.
+    /// The file cannot be read, and is not written over.
     #[error("{}: {what}; nothing was changed", path.display())]
     Damaged {
         /// Which file.
@@ -63,46 +64,117 @@ pub enum Damage {
         /// Where that shows.
         line: usize,
     },
+    /// It was so, and is gone: an editor may be about to put it back.
+    #[error("is gone")]
+    Gone,
     /// The system does not give it.
     #[error(transparent)]
     Unreadable(Arc<io::Error>),
+}
+
+/// What came of a look at the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Nothing new.
+    Same,
+    /// It was damaged, and its devices are let in again.
+    Mended,
+    /// It changed, and is damaged all the same: what is the matter, in words.
+    Damaged(String),
 }
 
 /// All devices, and their file.
 pub struct Devices {
     path: PathBuf,
     table: RwLock<Table>,
-    /// One change at a time, up to its place on disk. Holds what is wrong with a file that must not be written over.
-    changing: Mutex<Option<Damage>>,
+    /// One change at a time, up to its place on disk.
+    changing: Mutex<AsRead>,
     /// Whether a request was counted since the last save.
     stale: AtomicBool,
+}
+
+/// The file as it was last read.
+struct AsRead {
+    mark: Option<Mark>,
+    /// What is wrong with it: then it must not be written over.
+    damage: Option<Damage>,
 }
 
 impl Devices {
     /// The devices in the file at `path`, and the first one with `router_key`. A damaged file leaves the first alone,
     /// and is not touched.
     pub fn load(path: &Path, router_key: &str) -> Self {
-        let (mut others, damage) = match written::read(path) {
-            Ok(devices) => (devices, None),
+        // Marked before it is read: what is written meanwhile is another change.
+        let mark = file::mark(path);
+        let (written, damage) = match written::read(path) {
+            Ok(written) => (written.unwrap_or_default(), None),
             Err(damage) => (Vec::new(), Some(damage)),
         };
-        if let Some(what) = &damage {
-            tracing::error!(
-                "{}: {what}; only the settings' key is good until it is mended",
-                path.display()
-            );
-        }
-        let first = others.iter().find(|device| device.id == FIRST).map(Device::view);
-        let first = first.unwrap_or_else(|| DeviceView::new(FIRST.into(), "first device"));
-        others.retain(|device| device.id != FIRST);
-        let first = Device::new(first, Some(KeyHash::of(router_key.as_bytes())));
-        let all = std::iter::once(first).chain(others).map(Arc::new);
-        Self {
+        let key = KeyHash::of(router_key.as_bytes());
+        let devices = Self {
             path: path.to_owned(),
-            table: RwLock::new(Table::new(all.collect())),
-            changing: Mutex::new(damage),
+            table: RwLock::new(Table::new(first_before(written, Some(key)))),
+            changing: Mutex::new(AsRead { mark, damage }),
             stale: AtomicBool::new(false),
+        };
+        if let Some(what) = devices.damage() {
+            tracing::error!("{what}");
         }
+        devices
+    }
+
+    /// Looks whether the owner mended a damaged file, and lets in the devices that it names. It reads from the disk.
+    ///
+    /// One that is whole is left alone: it is the router that writes it.
+    pub fn look(&self) -> Look {
+        let mut file = self.changing();
+        let Some(before) = &file.damage else {
+            return Look::Same;
+        };
+        let mark = file::mark(&self.path);
+        let has_changed = mark != file.mark;
+        // What the system does not give, it may give by now.
+        if !has_changed && !matches!(before, Damage::Unreadable(_)) {
+            return Look::Same;
+        }
+        file.mark = mark;
+        match written::read(&self.path).and_then(|written| written.ok_or(Damage::Gone)) {
+            Ok(written) => {
+                file.damage = None;
+                self.let_in(written);
+                Look::Mended
+            }
+            Err(damage) => {
+                let told = self.told(&damage);
+                file.damage = Some(damage);
+                match has_changed {
+                    true => Look::Damaged(told),
+                    false => Look::Same,
+                }
+            }
+        }
+    }
+
+    /// What is the matter with the file, if it is damaged.
+    pub fn damage(&self) -> Option<String> {
+        self.changing().damage.as_ref().map(|damage| self.told(damage))
+    }
+
+    fn told(&self, damage: &Damage) -> String {
+        format!(
+            "{}: {damage}; only the settings' key is good until it is mended",
+            self.path.display()
+        )
+    }
+
+    /// Takes what a mended file says. What the first device sent meanwhile counts.
+    fn let_in(&self, written: Vec<Device>) {
+        let first = self.table().all.iter().find(|device| device.id == FIRST).cloned();
+        let all = first_before(written, first.as_ref().and_then(|first| first.key));
+        if let (Some(now), Some(meanwhile)) = (all.first(), first) {
+            now.add(&meanwhile);
+        }
+        self.put(all);
     }
 
     /// The device with exactly that key.
@@ -210,7 +282,7 @@ impl Devices {
     /// If the file cannot be written.
     pub fn flush(&self) -> Result<(), DeviceError> {
         let changing = self.changing();
-        if changing.is_some() || !self.stale.swap(false, Ordering::Relaxed) {
+        if changing.damage.is_some() || !self.stale.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         let all = self.table().all.clone();
@@ -238,7 +310,7 @@ impl Devices {
         change: impl FnOnce(&mut Vec<Arc<Device>>) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
         let changing = self.changing();
-        if let Some(what) = &*changing {
+        if let Some(what) = &changing.damage {
             return Err(DeviceError::Damaged {
                 path: self.path.clone(),
                 what: what.clone(),
@@ -266,9 +338,20 @@ impl Devices {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn changing(&self) -> MutexGuard<'_, Option<Damage>> {
+    fn changing(&self) -> MutexGuard<'_, AsRead> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The devices of a file, the first of them with that key and before the others, though the file may not have it.
+fn first_before(mut written: Vec<Device>, key: Option<KeyHash>) -> Vec<Arc<Device>> {
+    let first = written.iter().find(|device| device.id == FIRST).map(Device::view);
+    let first = first.unwrap_or_else(|| DeviceView::new(FIRST.into(), "first device"));
+    written.retain(|device| device.id != FIRST);
+    std::iter::once(Device::new(first, key))
+        .chain(written)
+        .map(Arc::new)
+        .collect()
 }
 
 #[cfg(test)]
@@ -376,6 +459,43 @@ mod tests {
         devices.count(&first, NOW);
         devices.flush().unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "{\"devices\": [");
+    }
+
+    #[test]
+    fn a_damaged_file_lets_its_devices_in_once_it_is_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("devices.json");
+        let before = devices(&folder);
+        let (_, key) = before.add("laptop", None, NOW).unwrap();
+        before.rename(FIRST, "desk").unwrap();
+        let whole = fs::read(&file).unwrap();
+        assert_eq!((before.look(), before.damage()), (Look::Same, None));
+
+        fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+        let devices = devices(&folder);
+        let told = devices.damage().unwrap();
+        assert!(told.contains("devices.json: cannot be understood (line "), "{told}");
+        assert_eq!(devices.look(), Look::Same, "it is as it was at the start");
+        let first = devices.with_key(b"rk-test-0001").unwrap();
+        devices.count(&first, NOW + 60);
+        devices.rekey_first("rk-test-0002");
+
+        // An editor may take it away before it puts it back.
+        fs::remove_file(&file).unwrap();
+        assert!(matches!(devices.look(), Look::Damaged(told) if told.contains("is gone")));
+        fs::write(&file, "{\"devices\": {").unwrap();
+        assert!(matches!(devices.look(), Look::Damaged(told) if told.contains("understood")));
+        assert_eq!(name_of(&devices, &key), None);
+
+        fs::write(&file, &whole).unwrap();
+        assert_eq!((devices.look(), devices.damage()), (Look::Mended, None));
+        assert_eq!(name_of(&devices, &key).as_deref(), Some("laptop"));
+        assert_eq!(name_of(&devices, "rk-test-0002").as_deref(), Some("desk"));
+        assert_eq!(name_of(&devices, "rk-test-0001"), None);
+        let first = devices.named(FIRST).unwrap();
+        assert_eq!((first.requests, first.last_seen_at), (1, Some(NOW + 60)));
+        devices.add("phone", None, NOW).unwrap();
+        assert_eq!(self::devices(&folder).list().len(), 3, "and it is written again");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::config::{Config, TokenRefresh};
 use crate::credential::{Credential, CredentialError};
 use crate::delegate::{Claude, PATIENCE};
-use crate::devices::Devices;
+use crate::devices::{self, Devices};
 use crate::keeper::Keeper;
 use crate::lock::LockError;
 use crate::ports::{Network, Upstream, UpstreamProxy};
@@ -108,8 +108,22 @@ impl Driver {
         }
     }
 
-    /// Looks whether another hand changed the settings.
-    pub async fn look_at_settings(&self) {
+    /// Looks whether another hand changed the settings, or mended the list of devices.
+    pub async fn look_at_files(&self) {
+        self.look_at_settings().await;
+        self.look_at_devices().await;
+    }
+
+    async fn look_at_devices(&self) {
+        let devices = Arc::clone(&self.devices);
+        match tokio::task::spawn_blocking(move || devices.look()).await {
+            Ok(devices::Look::Mended) => tracing::info!("the list of devices was mended; they are let in again"),
+            Ok(devices::Look::Damaged(why)) => tracing::error!("{why}"),
+            Ok(devices::Look::Same) | Err(_) => {}
+        }
+    }
+
+    async fn look_at_settings(&self) {
         let settings = Arc::clone(&self.settings);
         match tokio::task::spawn_blocking(move || settings.look()).await {
             Ok(Look::Changed) => {
@@ -141,7 +155,7 @@ impl Driver {
         loop {
             let (wall, timer) = (self.scheduler.now(), tokio::time::Instant::now());
             self.save_waiting(false).await;
-            self.look_at_settings().await;
+            self.look_at_files().await;
             let again = self.roster.scan().await;
             for action in self.scheduler.due() {
                 match action {

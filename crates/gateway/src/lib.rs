@@ -336,6 +336,8 @@ impl Gateway {
     /// address for devices and what keeps a socket closed.
     pub fn snapshot(&self, listening: &[SocketAddr], sandbox: bool) -> Snapshot {
         let (seats, reads) = (self.proxy.roster.seats(), self.driver.renewer.reads.all());
+        // Before the pool is looked at: it may wait for a change that is being saved.
+        let damage = self.proxy.devices.damage();
         self.proxy.scheduler.look(|pool, now| {
             let mut snapshot = snapshot::of(pool, &seats, now);
             snapshot.started_at = Some(self.started_at.as_second());
@@ -352,6 +354,7 @@ impl Gateway {
                 refused_at,
                 snapshot.now,
             ));
+            snapshot.problems.extend(snapshot::devices_problem(damage));
             snapshot
                 .problems
                 .extend(snapshot::settings_problem(self.settings.refused()));

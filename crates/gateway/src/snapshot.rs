@@ -254,6 +254,11 @@ fn pool_problem((trouble, since): (Trouble, Timestamp)) -> Problem {
     }
 }
 
+/// The problem that the list of devices is, if it is damaged in that way.
+pub fn devices_problem(damage: Option<String>) -> Option<Problem> {
+    damage.map(|words| Problem::new(ProblemKind::DevicesDamaged, words))
+}
+
 /// The problem that settings are, if they were refused for that reason.
 pub fn settings_problem(refused: Option<String>) -> Option<Problem> {
     refused.map(|words| Problem::new(ProblemKind::SettingsRefused, words))
@@ -290,6 +295,8 @@ pub enum ProblemKind {
     AddressGone,
     /// There is no network.
     Offline,
+    /// The list of devices cannot be read; the settings' key alone is good.
+    DevicesDamaged,
     /// The settings are not valid; those before them stay in force.
     SettingsRefused,
     /// Anthropic is overloaded.

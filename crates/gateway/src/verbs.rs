@@ -85,7 +85,7 @@ impl Running {
                 Ok(Value::Null)
             }
             Command::Rescan => {
-                self.gateway.driver.look_at_settings().await;
+                self.gateway.driver.look_at_files().await;
                 self.gateway.look_again().await;
                 match self.gateway.settings.refused() {
                     Some(why) => Err(CommandError::new("settings", why)

@@ -23,8 +23,9 @@ const onlyThisMac: Button = {
   ask: { line: 'status.onlyThisMacAsk', yes: 'act.onlyThisMacYes', no: 'act.keep' },
 };
 
-/** What is said of a problem with which devices are served all the same. */
+/** What is said of a problem with which devices are served all the same, this Mac at least. */
 const lines: Partial<Record<Problem['kind'], Key>> = {
+  devicesDamaged: 'status.devicesDamaged',
   overloaded: 'status.overloaded',
   throttled: 'status.slowed',
   loginsRefused: 'status.loginsRefused',

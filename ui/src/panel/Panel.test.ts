@@ -249,7 +249,7 @@ test('old numbers say from when they are, in the answer and at the foot', async 
 });
 
 test('a problem with which devices are served all the same is told in either language, in no words of the router', async () => {
-  const kinds = ['overloaded', 'throttled', 'loginsRefused', 'challenged', 'wrongPlace', 'storeMovedAside', 'storeTakesNothing', 'noStore'] as const;
+  const kinds = ['devicesDamaged', 'overloaded', 'throttled', 'loginsRefused', 'challenged', 'wrongPlace', 'storeMovedAside', 'storeTakesNothing', 'noStore'] as const;
   const said = new Set<string>();
   for (const kind of kinds) {
     for (const language of ['en', 'ko'] as const) {

@@ -1,9 +1,10 @@
-//! The settings file: what is refused, what is mended, and what is never replaced.
+//! The settings file and the list of devices: what is refused, what is mended, and what is never replaced.
 
 use std::fs;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 
+use serde_json::json;
 use tokio::net::TcpStream;
 
 use crate::home::{Home, KEY, mode, said};
@@ -87,4 +88,31 @@ async fn sc_03_without_a_key_nothing_listens() {
         assert!(said.err.contains("`routerKey`"), "{host}: {said:?}");
         assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err());
     }
+}
+
+#[tokio::test]
+async fn cf_02_a_damaged_list_of_devices_counts_again_with_a_rescan_once_it_is_mended() {
+    let home = Home::new().await;
+    let file = home.path("devices.json");
+    let mut running = home.start().await;
+    assert_eq!(home.run(&["devices", "add", "laptop"]).await.code, Some(0));
+    assert_eq!(home.run(&["stop"]).await.code, Some(0));
+    running.ended().await;
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+
+    let _running = home.start().await;
+    assert_eq!(home.status().await["problems"][0]["kind"], "devicesDamaged");
+    let said = home.run(&["devices", "add", "phone"]).await;
+    assert!(said.code == Some(1) && said.err.contains("devices.json"), "{said:?}");
+    fs::write(&file, &whole).unwrap();
+    assert_eq!(home.run(&["rescan"]).await.code, Some(0));
+    assert_eq!(home.status().await["problems"], json!([]));
+    let listed = home.run(&["devices", "list"]).await;
+    assert!(listed.out.contains("laptop"), "{listed:?}");
+    assert!(
+        home.output().contains("the list of devices was mended"),
+        "{}",
+        home.output()
+    );
 }

@@ -56,6 +56,15 @@ impl Device {
         self.seen.requests.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Adds what was counted of it as another one.
+    pub(super) fn add(&self, other: &Self) {
+        let (ours, others) = (&self.seen, &other.seen);
+        ours.last_at
+            .fetch_max(others.last_at.load(Ordering::Relaxed), Ordering::Relaxed);
+        ours.requests
+            .fetch_add(others.requests.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Notes that it has been shut out, also for requests of its that were let in before.
     pub(super) fn shut_out(&self) {
         self.seen.revoked.store(true, Ordering::Release);

@@ -28,16 +28,16 @@ struct Entry {
     key_hash: Option<KeyHash>,
 }
 
-/// The devices in the file at `path`; none if there is no file.
-pub(super) fn read(path: &Path) -> Result<Vec<Device>, Damage> {
+/// The devices in the file at `path`; `None` if there is no file.
+pub(super) fn read(path: &Path) -> Result<Option<Vec<Device>>, Damage> {
     let text = match fs::read(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Damage::Unreadable(Arc::new(error))),
     };
     let written: Written = serde_json::from_slice(&text).map_err(|error| Damage::Form { line: error.line() })?;
     let device = |entry: Entry| Device::new(entry.view, entry.key_hash);
-    Ok(written.devices.into_iter().map(device).collect())
+    Ok(Some(written.devices.into_iter().map(device).collect()))
 }
 
 /// Replaces the file at `path`.

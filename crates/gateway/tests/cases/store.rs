@@ -1,12 +1,15 @@
-//! What outlasts the process, what is written down of requests, and settings that change under a running router.
+//! What outlasts the process, what is written down of requests, and files that change under a running router.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use axum::body::Body;
+use gateway::credential::Files;
 use gateway::meter::Tokens;
 use gateway::paths::Paths;
 use gateway::record::End;
+use gateway::snapshot::ProblemKind;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use sandbox::{Answer, SseStep};
@@ -319,4 +322,25 @@ async fn cf_02_settings_change_under_a_running_stream_and_damaged_ones_do_not() 
         String::from_utf8_lossy(&rest).contains("message_stop"),
         "the stream was not dropped"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn cf_02_a_damaged_list_of_devices_is_a_problem_until_it_is_mended_under_the_running_router() {
+    let file = |home: &Path| Paths::new(home, None, |_| None).devices();
+    let damaged = |home: &Path| gateway::file::save(&file(home), b"{\"devices\": [").unwrap();
+    let store = Arc::new(Files);
+    let bench = Bench::laid_out(vec![seat("A", 0.1, 0.1)], json!({}), store, damaged).await;
+    let problems = || {
+        let problems = bench.status().problems;
+        problems.iter().map(|problem| problem.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(problems(), [ProblemKind::DevicesDamaged]);
+    assert_eq!(bench.turn(OPUS).await.status, 200, "the settings' key is good");
+
+    let mended = json!({"devices": [{"id": "device-1", "name": "laptop", "keyHash": "0".repeat(64)}]});
+    fs::write(file(bench.home.path()), mended.to_string()).unwrap();
+    bench.pass(11).await;
+    assert_eq!(problems(), []);
+    let names: Vec<_> = bench.status().devices.into_iter().map(|device| device.name).collect();
+    assert_eq!(names, ["first device", "laptop"]);
 }
