@@ -116,12 +116,14 @@ impl Roster {
         }
     }
 
-    /// Whether an entry of the settings' `accounts` is for that seat.
-    pub fn is_meant(&self, id: &AccountId, entry: &serde_json::Value) -> bool {
-        let name = entry.get("seat").and_then(serde_json::Value::as_str);
+    /// The seats that an entry of the settings' `accounts` is for.
+    pub fn meant_by(&self, entry: &serde_json::Value) -> Vec<AccountId> {
+        let Some(name) = entry.get("seat").and_then(serde_json::Value::as_str) else {
+            return Vec::new();
+        };
         let seats = held(&self.seats);
-        name.zip(seats.get(id))
-            .is_some_and(|(name, seat)| seat.is_called(id, name))
+        let meant = seats.iter().filter(|(id, seat)| seat.is_called(id, name));
+        meant.map(|(id, _)| id.clone()).collect()
     }
 
     /// Reads what changed and tells the pool. Returns when another look is wanted, because something could not be read.
