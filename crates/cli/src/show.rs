@@ -87,12 +87,12 @@ pub(crate) fn status(snapshot: &Snapshot, json: bool) -> anyhow::Result<()> {
         false => "",
     };
     line(&format!("{sandbox}listening on {}{paused}", listening(snapshot)));
+    for problem in &snapshot.problems {
+        line(&format!("problem: {}", problem.words));
+    }
     match snapshot.seats.is_empty() {
         true => line("No Claude login was found on this machine; log in with `claude`."),
         false => line(&table(snapshot, &TimeZone::system()).to_string()),
-    }
-    for problem in &snapshot.problems {
-        line(&format!("! {}", problem.words));
     }
     Ok(())
 }

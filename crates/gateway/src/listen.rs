@@ -27,6 +27,8 @@ pub enum Door {
     Waiting,
     /// Another program has the port there.
     Taken,
+    /// The system refuses it for that reason.
+    Refused(ErrorKind),
 }
 
 /// The addresses to listen on, and what became of each.
@@ -54,6 +56,21 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 fn is_absent(error: &io::Error) -> bool {
     error.kind() == ErrorKind::AddrNotAvailable
         || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+}
+
+/// What keeps an address closed whose port could not be opened.
+fn closed_by(error: &io::Error) -> Door {
+    match error.kind() {
+        _ if is_absent(error) => Door::Waiting,
+        ErrorKind::AddrInUse => Door::Taken,
+        kind => Door::Refused(kind),
+    }
+}
+
+/// Whether who listens on `open` keeps itself from listening on `wanted`, too.
+fn is_in_the_way(open: SocketAddr, wanted: SocketAddr) -> bool {
+    let meet = open.ip() == wanted.ip() || open.ip().is_unspecified() || wanted.ip().is_unspecified();
+    open.port() == wanted.port() && meet
 }
 
 impl Doors {
@@ -85,6 +102,27 @@ impl Doors {
         Ok((doors, opened))
     }
 
+    /// Tries whether those addresses can be listened on, and returns the ones that this machine does not have now. What
+    /// the open ports are in the way of is left to the change itself. Call it on a runtime.
+    ///
+    /// # Errors
+    /// If one cannot be had for another reason than that its address is not there, with that address.
+    pub fn try_out(&self, wanted: &[SocketAddr]) -> Result<Vec<SocketAddr>, (SocketAddr, io::Error)> {
+        let open = self.those(Door::Open);
+        let mut absent = Vec::new();
+        for &address in wanted {
+            if open.iter().any(|&open| is_in_the_way(open, address)) {
+                continue;
+            }
+            match listen(address) {
+                Ok(_) => {}
+                Err(error) if is_absent(&error) => absent.push(address),
+                Err(error) => return Err((address, error)),
+            }
+        }
+        Ok(absent)
+    }
+
     /// Listens on other addresses from now on. Connections that are open stay.
     pub fn follow(&self, wanted: Vec<SocketAddr>) {
         self.wanted.send_if_modified(|now| {
@@ -99,14 +137,22 @@ impl Doors {
         self.wanted.borrow().clone()
     }
 
-    /// The addresses in that state, in the order they were asked for.
-    pub fn those(&self, state: Door) -> Vec<SocketAddr> {
+    /// What became of each address, in the order they were asked for.
+    pub fn states(&self) -> Vec<(SocketAddr, Door)> {
         let states = self.lock();
         let wanted = self.wanted.borrow();
         wanted
             .iter()
-            .copied()
-            .filter(|address| states.get(address) == Some(&state))
+            .filter_map(|address| Some((*address, *states.get(address)?)))
+            .collect()
+    }
+
+    /// The addresses in that state, in the order they were asked for.
+    pub fn those(&self, state: Door) -> Vec<SocketAddr> {
+        let states = self.states().into_iter();
+        states
+            .filter(|(_, door)| *door == state)
+            .map(|(address, _)| address)
             .collect()
     }
 
@@ -127,6 +173,7 @@ impl Doors {
         let mut wanted = self.wanted.subscribe();
         loop {
             let now = wanted.borrow_and_update().clone();
+            close(&now, &mut serving).await;
             self.look(&now, &mut serving, &accept);
             // Nothing can come or go where all is open and none of it belongs to a network.
             let settled = now.iter().all(|address| {
@@ -144,29 +191,16 @@ impl Doors {
                 () = &mut stopped => break,
             }
         }
-        for door in serving.values_mut() {
-            door.task.abort();
-            let _ = (&mut door.task).await;
-        }
+        close(&[], &mut serving).await;
     }
 
-    /// Closes what went or is not wanted any more, and opens what came.
+    /// Opens what is not open.
     fn look<A: Future<Output = ()> + Send + 'static>(
         &self,
         wanted: &[SocketAddr],
         serving: &mut BTreeMap<SocketAddr, Serving>,
         accept: &impl Fn(TcpListener) -> A,
     ) {
-        // Where the system does not say, what is open stays open.
-        let here = addresses::list().ok();
-        serving.retain(|address, serving| {
-            let listed = here
-                .as_ref()
-                .map_or(serving.listed, |here| addresses::is_here(address.ip(), here));
-            let gone = serving.listed && !listed;
-            serving.listed |= listed;
-            wanted.contains(address) && !gone
-        });
         let mut states = self.lock();
         states.retain(|address, _| wanted.contains(address));
         for &address in wanted {
@@ -180,17 +214,14 @@ impl Doors {
                     tracing::info!("listening on {address}");
                     Door::Open
                 }
-                Err(error) if is_absent(&error) => {
-                    if before != Some(Door::Waiting) {
-                        tell_absent(address);
-                    }
-                    Door::Waiting
-                }
                 Err(error) => {
-                    if before != Some(Door::Taken) {
-                        tracing::warn!("cannot listen on {address}: {error}; it is tried again");
+                    let door = closed_by(&error);
+                    match door {
+                        _ if before == Some(door) => {}
+                        Door::Waiting => tell_absent(address),
+                        _ => tracing::warn!("cannot listen on {address}: {error}; it is tried again"),
                     }
-                    Door::Taken
+                    door
                 }
             };
             states.insert(address, door);
@@ -199,6 +230,30 @@ impl Doors {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Door>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes what went or is not wanted any more. A port is free for another address once its task has ended, so that is
+/// waited for.
+async fn close(wanted: &[SocketAddr], serving: &mut BTreeMap<SocketAddr, Serving>) {
+    // Where the system does not say, what is open stays open.
+    let here = addresses::list().ok();
+    let mut closed = Vec::new();
+    for (address, serving) in serving.iter_mut() {
+        let listed = here
+            .as_ref()
+            .map_or(serving.listed, |here| addresses::is_here(address.ip(), here));
+        let gone = serving.listed && !listed;
+        serving.listed |= listed;
+        if gone || !wanted.contains(address) {
+            serving.task.abort();
+            closed.push(*address);
+        }
+    }
+    for address in closed {
+        if let Some(mut door) = serving.remove(&address) {
+            let _ = (&mut door.task).await;
+        }
     }
 }
 
@@ -232,5 +287,63 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const LOCAL: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+    #[test]
+    fn what_keeps_a_port_closed_is_told_apart() {
+        for (kind, want) in [
+            (ErrorKind::AddrNotAvailable, Door::Waiting),
+            (ErrorKind::AddrInUse, Door::Taken),
+            (ErrorKind::PermissionDenied, Door::Refused(ErrorKind::PermissionDenied)),
+        ] {
+            assert_eq!(closed_by(&kind.into()), want);
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_are_tried_out_beside_those_that_are_open() {
+        let (doors, opened) = Doors::open(vec![(LOCAL, 0).into()]).unwrap();
+        let own = opened[0].local_addr().unwrap();
+        let other = listen((LOCAL, 0).into()).unwrap();
+        let taken = other.local_addr().unwrap();
+        let (refused, why) = doors.try_out(&[own, taken]).unwrap_err();
+        assert_eq!((refused, why.kind()), (taken, ErrorKind::AddrInUse));
+        drop(other);
+        // No machine has an address of those kept for documentation.
+        let absent = SocketAddr::new([192, 0, 2, 1].into(), taken.port());
+        let wanted = [own, SocketAddr::new([0, 0, 0, 0].into(), own.port()), taken, absent];
+        assert_eq!(doors.try_out(&wanted).unwrap(), [absent]);
+        assert_eq!(doors.asked(), [own], "nothing was changed");
+    }
+
+    #[tokio::test]
+    async fn a_port_is_free_for_another_address_as_soon_as_its_own_is_left() {
+        let (doors, opened) = Doors::open(vec![(LOCAL, 0).into()]).unwrap();
+        let port = opened[0].local_addr().unwrap().port();
+        let everywhere = SocketAddr::new([0, 0, 0, 0].into(), port);
+        let accept = |listener| async move {
+            let _kept: TcpListener = listener;
+            std::future::pending::<()>().await;
+        };
+        let follow = async {
+            doors.follow(vec![everywhere]);
+            while doors.those(Door::Open) != [everywhere] {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let followed = tokio::time::timeout(LOOK / 2, follow);
+        tokio::select! {
+            () = doors.tend(opened, accept, std::future::pending()) => unreachable!("it is not stopped"),
+            followed = followed => followed.expect("it is open before the next look"),
+        }
     }
 }

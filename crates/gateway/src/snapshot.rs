@@ -13,6 +13,7 @@ use pool::{Account, AccountId, Policy, Pool, Trouble};
 use serde::{Deserialize, Serialize};
 
 use crate::addresses::{self, Candidate};
+use crate::listen::Door;
 use crate::reads;
 use crate::record::SwitchRecord;
 use crate::recorder;
@@ -44,7 +45,8 @@ pub struct Snapshot {
     pub started_at: Option<i64>,
     /// Where the router listens.
     pub listening: Vec<String>,
-    /// Where it is to listen and cannot now: the address is not there, or another program has the port.
+    /// Where it is to listen and cannot now: the address is not there, another program has the port, or the system
+    /// refuses it.
     pub waiting: Vec<String>,
     /// The address to give to devices: `host:port`; absent while nothing is listened on.
     pub address: Option<String>,
@@ -259,6 +261,32 @@ pub fn devices_problem(damage: Option<String>) -> Option<Problem> {
     damage.map(|words| Problem::new(ProblemKind::DevicesDamaged, words))
 }
 
+/// What keeps those addresses closed.
+pub fn door_problems(doors: &[(SocketAddr, Door)]) -> Vec<Problem> {
+    let problem = |&(address, door): &(SocketAddr, Door)| {
+        let (kind, words) = match door {
+            Door::Open => return None,
+            Door::Taken => (ProblemKind::PortBusy, format!("another program listens on {address}")),
+            Door::Refused(why) => (
+                ProblemKind::PortRefused,
+                format!("the system refuses to listen on {address}: {why}"),
+            ),
+            Door::Waiting => (
+                ProblemKind::AddressGone,
+                format!("{} is not an address of this machine now", address.ip()),
+            ),
+        };
+        Some(Problem {
+            address: Some(address.to_string()),
+            ..Problem::new(kind, words)
+        })
+    };
+    let mut problems: Vec<Problem> = doors.iter().filter_map(problem).collect();
+    // An address may come back by itself; the others want a person.
+    problems.sort_by_key(|problem| problem.kind == ProblemKind::AddressGone);
+    problems
+}
+
 /// The problem that settings are, if they were refused for that reason.
 pub fn settings_problem(refused: Option<String>) -> Option<Problem> {
     refused.map(|words| Problem::new(ProblemKind::SettingsRefused, words))
@@ -291,6 +319,8 @@ pub fn store_problem(trouble: Option<recorder::Trouble>) -> Option<Problem> {
 pub enum ProblemKind {
     /// Another program listens on the port.
     PortBusy,
+    /// The system refuses the port, as one that only an administrator may use.
+    PortRefused,
     /// An address to listen on is not this machine's now.
     AddressGone,
     /// There is no network.
@@ -346,12 +376,14 @@ pub fn read(read: reads::Read, seats: &BTreeMap<AccountId, Seat>) -> Read {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::ErrorKind;
     use std::path::Path;
 
     use ts_rs::{Config, TS};
 
-    use super::{Snapshot, address};
+    use super::{ProblemKind, Snapshot, address, door_problems};
     use crate::addresses::{Candidate, Kind};
+    use crate::listen::Door;
 
     #[test]
     fn the_address_to_give_to_devices_is_one_that_they_can_call() {
@@ -378,6 +410,33 @@ mod tests {
         }
         let alone = ["0.0.0.0:18787".parse().unwrap()];
         assert_eq!(address(&alone, &[]).as_deref(), Some("127.0.0.1:18787"));
+    }
+
+    #[test]
+    fn what_keeps_an_address_closed_is_told_by_its_kind_the_gravest_first() {
+        let doors = [
+            ("192.0.2.1:80", Door::Waiting),
+            ("127.0.0.1:81", Door::Open),
+            ("127.0.0.1:80", Door::Refused(ErrorKind::PermissionDenied)),
+            ("127.0.0.2:80", Door::Taken),
+        ];
+        let problems = door_problems(&doors.map(|(address, door)| (address.parse().unwrap(), door)));
+        let told: Vec<_> = problems
+            .iter()
+            .map(|problem| (problem.kind, problem.words.as_str()))
+            .collect();
+        let want = [
+            (
+                ProblemKind::PortRefused,
+                "the system refuses to listen on 127.0.0.1:80: permission denied",
+            ),
+            (ProblemKind::PortBusy, "another program listens on 127.0.0.2:80"),
+            (
+                ProblemKind::AddressGone,
+                "192.0.2.1 is not an address of this machine now",
+            ),
+        ];
+        assert_eq!(told, want);
     }
 
     /// `UPDATE=1` writes what it would compare.

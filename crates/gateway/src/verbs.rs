@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::control::{Command, CommandError, Reply};
 use crate::listen::{Door, Doors};
 use crate::selftest::{self, Step};
-use crate::snapshot::{self, Problem, ProblemKind, Snapshot};
+use crate::snapshot::{self, Snapshot};
 use crate::store::Wanted;
 use crate::{Gateway, addresses};
 
@@ -42,30 +42,16 @@ pub struct Running {
 impl Running {
     /// The router as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        let open = self.doors.those(Door::Open);
+        let (open, closed): (Vec<_>, Vec<_>) = self
+            .doors
+            .states()
+            .into_iter()
+            .partition(|(_, door)| *door == Door::Open);
+        let open: Vec<SocketAddr> = open.into_iter().map(|(address, _)| address).collect();
         let mut snapshot = self.gateway.snapshot(&open, self.sandbox);
         snapshot.address = snapshot::address(&open, &addresses::here());
-        let words = |door| self.doors.those(door).into_iter().map(|address| address.to_string());
-        snapshot.waiting = words(Door::Waiting).chain(words(Door::Taken)).collect();
-        let problem = |door, kind, words: fn(SocketAddr) -> String| {
-            self.doors.those(door).into_iter().map(move |address| Problem {
-                kind,
-                words: words(address),
-                address: Some(address.to_string()),
-                holder: None,
-                since: None,
-            })
-        };
-        snapshot
-            .problems
-            .extend(problem(Door::Taken, ProblemKind::PortBusy, |address| {
-                format!("another program listens on {address}")
-            }));
-        snapshot
-            .problems
-            .extend(problem(Door::Waiting, ProblemKind::AddressGone, |address| {
-                format!("{} is not an address of this machine now", address.ip())
-            }));
+        snapshot.waiting = closed.iter().map(|(address, _)| address.to_string()).collect();
+        snapshot.problems.extend(snapshot::door_problems(&closed));
         snapshot
     }
 

@@ -39,6 +39,14 @@ test('ON-01: a busy port names its holder and offers the next one; nothing is en
   expect(said.buttons.map((button) => button.act)).toEqual([{ do: 'usePort', port: 18_788 }, { do: 'choosePort' }]);
 });
 
+test('a port that the system refuses is not said to be taken, and another one is to be chosen', () => {
+  const refused = snapshot('port-busy');
+  refused.problems = [{ kind: 'portRefused', words: '', address: '127.0.0.1:80', holder: null, since: null }];
+  const said = status(refused, facts);
+  expect([said.live, said.line]).toEqual([false, { key: 'status.portRefused', values: { port: 80 } }]);
+  expect(said.buttons.map((button) => button.act)).toEqual([{ do: 'choosePort' }]);
+});
+
 test('what keeps devices out or ends a service is asked first; a service that runs is no trouble', () => {
   const gone = status(snapshot('address-gone'), facts).buttons;
   expect(gone.map((button) => button.ask?.line)).toEqual([undefined, 'status.onlyThisMacAsk']);

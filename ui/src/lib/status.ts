@@ -62,6 +62,12 @@ export function status(snapshot: Snapshot, facts: Facts): Status {
       ],
     );
   }
+  const denied = find('portRefused');
+  if (denied) {
+    return stopped('status.notListening', { key: 'status.portRefused', values: { port: portOf(denied.address) } }, [
+      { label: 'act.choose', act: { do: 'choosePort' } },
+    ]);
+  }
   if (router.state === 'heldByService') {
     return {
       glyph: 'ring',

@@ -3,4 +3,4 @@
 /**
  * What can be the matter.
  */
-export type ProblemKind = "portBusy" | "addressGone" | "offline" | "devicesDamaged" | "settingsRefused" | "overloaded" | "throttled" | "loginsRefused" | "challenged" | "wrongPlace" | "storeMovedAside" | "storeTakesNothing" | "noStore";
+export type ProblemKind = "portBusy" | "portRefused" | "addressGone" | "offline" | "devicesDamaged" | "settingsRefused" | "overloaded" | "throttled" | "loginsRefused" | "challenged" | "wrongPlace" | "storeMovedAside" | "storeTakesNothing" | "noStore";

@@ -34,7 +34,8 @@ startedAt: number | null,
  */
 listening: Array<string>, 
 /**
- * Where it is to listen and cannot now: the address is not there, or another program has the port.
+ * Where it is to listen and cannot now: the address is not there, another program has the port, or the system
+ * refuses it.
  */
 waiting: Array<string>, 
 /**
