@@ -259,10 +259,7 @@ fn choose_port(hosts: &[IpAddr], wanted: u16, ours: Option<u16>, yes: bool) -> a
     if ours == Some(wanted) || !addresses.iter().any(is_taken) {
         return Ok(wanted);
     }
-    let who = holder::of(wanted).map_or_else(
-        || "another program".into(),
-        |holder| format!("`{}` (process {})", holder.name, holder.pid),
-    );
+    let who = holder::of(wanted).map_or_else(|| "another program".into(), |holder| holder.to_string());
     let free = holder::free_port(&addresses)
         .with_context(|| format!("port {wanted} is used by {who}, and none near it is free"))?;
     show::line(&format!(

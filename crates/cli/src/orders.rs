@@ -189,7 +189,18 @@ pub(crate) fn run(paths: &Paths, verb: Verb) -> anyhow::Result<()> {
             // What is no JSON is text.
             let value = value.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text)));
             let value = value.unwrap_or_default();
-            order_to(Command::Set { key, value })
+            let reply = client::command(paths, &Command::Set { key, value })?;
+            for address in reply["waiting"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+            {
+                show::notice(&format!(
+                    "this machine has no address for {address} now; it is waited for"
+                ));
+            }
+            Ok(())
         }
     }
 }

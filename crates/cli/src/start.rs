@@ -145,9 +145,7 @@ fn explain(error: gateway::StartError) -> anyhow::Error {
 
 fn taken(address: SocketAddr) -> String {
     let port = address.port();
-    let holder = holder::of(port).map_or_else(String::new, |holder| {
-        format!(", `{}` (process {})", holder.name, holder.pid)
-    });
+    let holder = holder::of(port).map_or_else(String::new, |holder| format!(", {holder}"));
     let free = holder::free_port(&[address]).map_or_else(
         || "choose another with `--port`, or `port` in the settings".into(),
         |free| format!("{free} is free: `--port {free}`, or `port` in the settings"),

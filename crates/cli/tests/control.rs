@@ -5,8 +5,10 @@
 mod support;
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use support::Router;
 
@@ -111,6 +113,52 @@ async fn settings_are_shown_and_set_and_a_wrong_value_changes_nothing() {
     assert_eq!(settings(&router), before);
     done(&router, &["set", "limitPct"]).await;
     assert_eq!(settings(&router).get("limitPct"), None);
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_listened_on_is_refused_and_the_open_one_stays() {
+    let router = Router::start().await;
+    let (before, own) = (settings(&router), router.address.to_string());
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().port().to_string();
+    let said = refused(&router, &["set", "port", &taken]).await;
+    for words in [format!("port {taken} is taken by"), std::process::id().to_string()] {
+        assert!(said.contains(&words), "{said}");
+    }
+    assert_eq!(settings(&router), before);
+    assert_eq!(router.status().await["listening"], json!([own]));
+    drop(other);
+    done(&router, &["set", "port", &taken]).await;
+    becomes(&router, &json!([format!("127.0.0.1:{taken}")])).await;
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_there_yet_is_taken_and_told_to_be_waited_for() {
+    let router = Router::start().await;
+    // One of those kept for documentation, which no machine has.
+    let output = router.command(&["set", "host", "192.0.2.1"]).await;
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("192.0.2.1"), "{said}");
+    becomes(&router, &json!([])).await;
+    let table = done(&router, &["status"]).await;
+    assert!(
+        table.contains("problem: 192.0.2.1 is not an address of this machine now"),
+        "{table}"
+    );
+    done(&router, &["set", "host", "127.0.0.1"]).await;
+    becomes(&router, &json!([router.address.to_string()])).await;
+}
+
+/// Waits until the router listens there and nowhere else.
+async fn becomes(router: &Router, listening: &Value) {
+    let follows = async {
+        while router.status().await["listening"] != *listening {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), follows)
+        .await
+        .expect("the router follows");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod load;
 mod written;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use http::Uri;
@@ -58,6 +58,14 @@ pub struct Config {
     pub proxy: Option<Uri>,
     /// The `claude` that renewals are handed to.
     pub claude_path: Option<PathBuf>,
+}
+
+impl Config {
+    /// Where to listen.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let at = |host: &IpAddr| SocketAddr::new(*host, self.port);
+        self.hosts.iter().map(at).collect()
+    }
 }
 
 /// What the owner wants of one seat.

@@ -1,5 +1,6 @@
 //! Who has a port that the router wants. It is told by name, and never ended.
 
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -16,6 +17,12 @@ pub struct Holder {
     pub name: String,
     /// Its process.
     pub pid: u32,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` (process {})", self.name, self.pid)
+    }
 }
 
 /// How many ports beyond the wanted one are looked at for a free one.

@@ -2,7 +2,6 @@
 //! left as it stands.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -64,6 +63,18 @@ impl Settings {
     /// # Errors
     /// If the file cannot be read or written, or what `change` made of it is not valid; the file is then as it was.
     pub fn change<E: From<ConfigError>>(&self, change: impl FnOnce(&mut Written) -> Result<(), E>) -> Result<(), E> {
+        self.change_if(change, |_| Ok(()))
+    }
+
+    /// The same, if `agree` has nothing against what the settings would be; what it gives is returned.
+    ///
+    /// # Errors
+    /// As of [`change`](Self::change), or if `agree` refuses; the file is then as it was.
+    pub fn change_if<T, E: From<ConfigError>>(
+        &self,
+        change: impl FnOnce(&mut Written) -> Result<(), E>,
+        agree: impl FnOnce(&Config) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut file = self.lock();
         // Where the file is a link, what it leads to is replaced.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
@@ -71,13 +82,14 @@ impl Settings {
         change(&mut written)?;
         let text = serde_json::to_vec_pretty(&written).map_err(|error| ConfigError::file(&path, error.into()))?;
         let config = Config::parse_at(&path, &text)?;
+        let agreed = agree(&config)?;
         file::save(&path, &text).map_err(|source| ConfigError::file(&path, source))?;
         self.put(config);
         *file = AsRead {
             mark: file::mark(&self.path),
             refused: None,
         };
-        Ok(())
+        Ok(agreed)
     }
 
     /// Looks whether another hand changed the file, and puts in force what it says now. It reads from the disk.
@@ -109,20 +121,6 @@ impl Settings {
     /// Why the file as it stands is not in force, if it is not.
     pub fn refused(&self) -> Option<String> {
         self.lock().refused.clone()
-    }
-
-    /// Where the file says to listen.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or is not valid.
-    pub fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
-        let text = fs::read(&self.path).map_err(|source| ConfigError::file(&self.path, source))?;
-        let config = Config::parse_at(&self.path, &text)?;
-        Ok(config
-            .hosts
-            .iter()
-            .map(|host| SocketAddr::new(*host, config.port))
-            .collect())
     }
 
     /// Every setting, with what the file says or the default; never the key.

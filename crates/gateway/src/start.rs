@@ -169,9 +169,8 @@ fn commander(running: &Arc<Running>, runtime: tokio::runtime::Handle) -> Command
 
 /// Opens the ports whose addresses are there, and the control socket.
 fn open(config: &Config, paths: &Paths) -> Result<(Doors, Vec<TcpListener>, Socket), StartError> {
-    let wanted = config.hosts.iter().map(|host| SocketAddr::new(*host, config.port));
     let (doors, opened) =
-        Doors::open(wanted.collect()).map_err(|(address, source)| StartError::Listen { address, source })?;
+        Doors::open(config.addresses()).map_err(|(address, source)| StartError::Listen { address, source })?;
     let control = Socket::open(&paths.socket).map_err(StartError::Control)?;
     Ok((doors, opened, control))
 }
