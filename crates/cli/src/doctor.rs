@@ -38,6 +38,7 @@ pub(crate) fn run(paths: &Paths) {
         .as_ref()
         .map(|config| Devices::load(&paths.devices(), &config.router_key).list());
     let devices: Vec<DeviceView> = devices.unwrap_or_default();
+    let claude_path = config.as_ref().and_then(|config| config.claude_path.clone());
     let found = Found {
         system: format!("{} {}", consts::OS, consts::ARCH),
         home: paths.home.clone(),
@@ -46,11 +47,8 @@ pub(crate) fn run(paths: &Paths) {
         changed: changed(paths),
         service: Service::here(paths).words(),
         port_holder,
-        claude: Claude::find(
-            config.as_ref().and_then(|config| config.claude_path.as_deref()),
-            &paths.home,
-        )
-        .map(|claude| claude.path().to_owned()),
+        claude: Claude::find(claude_path.as_deref(), &paths.home).map(|claude| claude.path().to_owned()),
+        claude_path,
         locks: config.map(|config| locks(&config, paths)).unwrap_or_default(),
         settings: config::defaults().keys().cloned().collect(),
         logs: [paths.app_log(), paths.log()].into_iter().filter_map(read).collect(),

@@ -53,7 +53,7 @@ impl Claude {
             Some("/usr/bin".into()),
         ];
         let program = match configured {
-            Some(path) => Some(path.to_owned()),
+            Some(path) => path.is_file().then(|| path.to_owned()),
             None => usual
                 .into_iter()
                 .flatten()
@@ -148,6 +148,18 @@ mod tests {
             .collect();
         names.retain(|name| !PASSED_ON.contains(name) && !["PWD", "_", "SHLVL", "OLDPWD"].contains(name));
         assert_eq!(names, ["CLAUDE_CONFIG_DIR"], "{seen}");
+    }
+
+    #[test]
+    fn the_one_that_the_settings_name_counts_only_where_it_is_and_no_other_does() {
+        let home = tempfile::tempdir().unwrap();
+        let (usual, named) = (home.path().join(".local/bin/claude"), home.path().join("named"));
+        std::fs::create_dir_all(usual.parent().unwrap()).unwrap();
+        script(&usual, "true");
+        let found = |home: &Path| Claude::find(Some(&named), home).map(|claude| claude.program);
+        assert_eq!(found(home.path()), None);
+        script(&named, "true");
+        assert_eq!(found(home.path()), Some(named.clone()));
     }
 
     #[test]

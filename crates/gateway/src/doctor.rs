@@ -30,6 +30,8 @@ pub struct Found {
     pub port_holder: Option<String>,
     /// The `claude` that renewals could be handed to.
     pub claude: Option<PathBuf>,
+    /// Where the settings say that it is, if they do.
+    pub claude_path: Option<PathBuf>,
     /// Lock directories of Claude Code's that are there, and how long they have been.
     pub locks: Vec<(PathBuf, SignedDuration)>,
     /// The logs that were read, each with its last warnings and errors.
@@ -84,13 +86,17 @@ pub fn report(found: &Found) -> String {
     }
     let (all, revoked) = found.devices;
     line("devices", &format!("{all}, of which {revoked} shut out"));
-    let claude = found.claude.as_ref().map(|path| path.display().to_string());
-    line(
-        "claude",
-        claude
-            .as_deref()
-            .unwrap_or("not found; renewals cannot be handed to it"),
-    );
+    match (&found.claude, &found.claude_path) {
+        (Some(path), _) => line("claude", &path.display().to_string()),
+        (None, Some(path)) => line(
+            "claude",
+            &format!(
+                "not found: `claudePath` is {}, and no program is there; renewals cannot be handed to it",
+                path.display()
+            ),
+        ),
+        (None, None) => line("claude", "not found; renewals cannot be handed to it"),
+    }
     match found.locks.is_empty() {
         true => line("locks", "none is held"),
         false => {
@@ -290,6 +296,16 @@ mod tests {
         for words in ["not running", "none is held", "there is no log"] {
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn a_claude_that_is_not_where_the_settings_say_is_reported_with_that_path() {
+        let text = report(&Found {
+            home: "/home/me".into(),
+            claude_path: Some("/home/me/bin/claude".into()),
+            ..Found::default()
+        });
+        assert!(text.contains("not found: `claudePath` is ~/bin/claude"), "{text}");
     }
 
     #[test]
