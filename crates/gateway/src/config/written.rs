@@ -144,11 +144,21 @@ impl Config {
     }
 }
 
-/// What is wrong with the file, naming the setting. A value is never shown: it might be the key.
+/// What is wrong with the file, naming the setting. A value is never shown: it might be the key. What serde found is in
+/// its words alone, and each of those says what was expected last, after the value.
 fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> ConfigError {
     let inner = error.inner();
     let path = error.path().to_string();
     let text = inner.to_string();
+    let line = inner.line();
+    // Of a key that is there twice, or is not there, the path is that of the object around it.
+    let inside = |start: &str| {
+        let (field, _) = text.strip_prefix(start)?.split_once('`')?;
+        Some(match path.as_str() {
+            "." => format!("`{field}`"),
+            around => format!("`{around}.{field}`"),
+        })
+    };
     let what = match inner.classify() {
         serde_json::error::Category::Data if text.starts_with("unknown field") => {
             // The unknown key is the path's last step; the message lists those that exist.
@@ -157,19 +167,37 @@ fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> ConfigErro
                 text.split(" at line").next().unwrap_or_default()
             )
         }
-        serde_json::error::Category::Data => {
-            let expected = text.split_once("expected ").map_or("something else", |(_, rest)| {
-                rest.split(" at line").next().unwrap_or(rest)
-            });
-            format!("`{path}` must be {expected} (line {})", inner.line())
-        }
-        _ => format!(
-            "is not complete JSON (line {}, column {})",
-            inner.line(),
-            inner.column()
-        ),
+        serde_json::error::Category::Data => match (inside("duplicate field `"), inside("missing field `")) {
+            (Some(field), _) => format!("{field} is there twice (line {line})"),
+            (_, Some(field)) => format!("{field} is missing (line {line})"),
+            (None, None) => {
+                let expected = text.rsplit_once("expected ").map_or("something else", |(_, rest)| {
+                    rest.split(" at line").next().unwrap_or(rest)
+                });
+                let subject = match path.as_str() {
+                    "." => "what is in it".to_owned(),
+                    path => format!("`{path}`"),
+                };
+                format!("{subject} must be {} (line {line})", in_words(expected))
+            }
+        },
+        _ => format!("is not complete JSON (line {line}, column {})", inner.column()),
     };
     ConfigError::form(Path::new(""), what)
+}
+
+/// A type as people say it; what is no type's name was written for them already.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "i64" => "a whole number",
+        "u8" | "u32" => "a whole number in its range",
+        "a boolean" => "true or false",
+        "a string" | "path string" => "a text",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        name if name.starts_with("struct ") => "an object",
+        words => words,
+    }
 }
 
 impl Written {
@@ -202,13 +230,10 @@ impl Written {
         }
         let upstream = self.upstream.as_deref().unwrap_or(UPSTREAM);
         let token_url = self.token_url.as_deref().unwrap_or(TOKEN_URL);
-        if self.claude_path.as_ref().is_some_and(|path| !path.is_absolute()) {
-            return Err(refuse("claudePath", "must be an absolute path"));
-        }
+        absolute("claudePath", self.claude_path.as_deref())?;
+        absolute("profilesRoot", self.profiles_root.as_deref())?;
         for (index, dir) in self.config_dirs.iter().enumerate() {
-            if !dir.is_absolute() {
-                return Err(refuse(&format!("configDirs[{index}]"), "must be an absolute path"));
-            }
+            absolute(&format!("configDirs[{index}]"), Some(dir))?;
         }
         Ok(Config {
             hosts: hosts(self.host)?,
@@ -248,6 +273,13 @@ fn within(key: &str, value: i64, least: i64, most: i64) -> Result<i64, ConfigErr
     match (least..=most).contains(&value) {
         true => Ok(value),
         false => Err(refuse(key, format!("must be a number from {least} to {most}"))),
+    }
+}
+
+fn absolute(key: &str, path: Option<&Path>) -> Result<(), ConfigError> {
+    match path.is_none_or(Path::is_absolute) {
+        true => Ok(()),
+        false => Err(refuse(key, "must be an absolute path; `~` is not understood in it")),
     }
 }
 
@@ -361,9 +393,53 @@ mod tests {
             ),
             (r#"{"accounts":[{"seat":"a","colour":1}]}"#, "accounts[0].colour"),
             (r#"{"configDirs":["relative"]}"#, "configDirs[0]"),
+            (r#"{"profilesRoot":"~/orca"}"#, "profilesRoot"),
+            (r#"{"claudePath":"claude"}"#, "claudePath"),
         ] {
             let said = refusal(text);
             assert!(said.contains(&format!("`{key}`")), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn cf_04_what_has_not_the_right_form_is_told_in_peoples_words() {
+        for (text, want) in [
+            ("{\"port\":1,\n\"port\":2}", "`port` is there twice (line 2)"),
+            (
+                r#"{"accounts":[{"name":"a"}]}"#,
+                "`accounts[0].seat` is missing (line 1)",
+            ),
+            (
+                r#"{"accounts":[{"seat":"a","seat":"b"}]}"#,
+                "`accounts[0].seat` is there twice (line 1)",
+            ),
+            (r#"{"port":"80"}"#, "`port` must be a whole number (line 1)"),
+            (r#"{"port":80.5}"#, "`port` must be a whole number (line 1)"),
+            (r#"{"paused":"yes"}"#, "`paused` must be true or false (line 1)"),
+            (r#"{"proxy":1}"#, "`proxy` must be a text (line 1)"),
+            (r#"{"claudePath":1}"#, "`claudePath` must be a text (line 1)"),
+            (r#"{"configDirs":"/a"}"#, "`configDirs` must be a list (line 1)"),
+            (r#"{"app":1}"#, "`app` must be an object (line 1)"),
+            (
+                r#"{"accounts":["me@example.com"]}"#,
+                "`accounts[0]` must be an object (line 1)",
+            ),
+            (
+                r#"{"accounts":[{"seat":"a","limitPct":-1}]}"#,
+                "`accounts[0].limitPct` must be a whole number in its range (line 1)",
+            ),
+            (r#"["port"]"#, "what is in it must be an object (line 1)"),
+            (
+                r#"{"language":"fr"}"#,
+                "`language` must be one of `system`, `en`, `ko` (line 1)",
+            ),
+            (
+                r#"{"limitPct":"expected the-key"}"#,
+                "`limitPct` must be a whole number (line 1)",
+            ),
+        ] {
+            let said = refusal(text);
+            assert!(said.ends_with(&format!(": {want}")), "{text}: {said}");
         }
     }
 
