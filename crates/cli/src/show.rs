@@ -233,9 +233,33 @@ fn state(seat: &SeatView, now: i64, zone: &TimeZone) -> String {
     all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
+/// How old what stands in its row is, at most.
 fn age(seat: &SeatView, now: i64) -> String {
-    seat.read_at.map_or_else(dash, |read| match now - read {
+    seat.oldest_read_at().map_or_else(dash, |read| match now - read {
         ..60 => "just now".into(),
         seconds => format!("{} ago", error::span(SignedDuration::from_secs(seconds))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_in_a_row_is_that_of_the_oldest_share_in_it() {
+        let kept = include_str!("../../gateway/tests/snapshots/one.json");
+        let mut snapshot: Snapshot = serde_json::from_str(kept).unwrap();
+        let (now, seat) = (snapshot.now, &mut snapshot.seats[0]);
+        seat.read_at = Some(now);
+        for window in &mut seat.windows {
+            window.observed_at = now;
+        }
+        let row = |snapshot: &Snapshot| {
+            let table = table(snapshot, &TimeZone::UTC).to_string();
+            table.lines().last().unwrap_or_default().trim_end().to_owned()
+        };
+        assert!(row(&snapshot).ends_with("just now"), "{}", row(&snapshot));
+        snapshot.seats[0].windows.last_mut().unwrap().observed_at = now - 2 * 3_600;
+        assert!(row(&snapshot).ends_with("2 h ago"), "{}", row(&snapshot));
+    }
 }

@@ -161,7 +161,7 @@ fn seat_in_words(number: usize, seat: &SeatView, now: i64) -> String {
         let name = window.family.as_deref().unwrap_or(&window.kind);
         let _ = write!(words, ", {name} {} %", window.used / 100);
     }
-    match seat.read_at {
+    match seat.oldest_read_at() {
         Some(read) => {
             let _ = write!(
                 words,

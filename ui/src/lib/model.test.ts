@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { facts, snapshot, states, type State } from '../testing/snapshots';
-import { isLoopback, isTailscale, lead, loginCommand, others, row, tightest, windows } from './model';
+import { isLoopback, isTailscale, lead, loginCommand, others, oldest, row, tightest, windows } from './model';
 import { hostsOf, kindOf } from './network';
 import { status } from './status';
 
@@ -84,6 +84,16 @@ describe('rows', () => {
     const read = now - 31 * 60;
     expect(row({ ...home, readAt: read }, now)).toMatchObject({ idle: true, staleSince: read });
     expect(row({ ...home, readAt: now - 29 * 60 }, now).staleSince).toBeNull();
+  });
+
+  test('while questions are throttled the oldest number is told of, though answers bring newer ones', () => {
+    const throttled = snapshot('five');
+    const [seat] = throttled.seats;
+    Object.assign(seat!, { throttledUntil: throttled.now + 600, readAt: throttled.now });
+    expect(status(throttled, facts).line).toBe('forecast');
+    seat!.windows.at(-1)!.observedAt = throttled.now - 31 * 60;
+    expect(oldest(seat!)).toBe(throttled.now - 31 * 60);
+    expect(status(throttled, facts).line).toEqual({ key: 'status.throttled' });
   });
 
   test('GU-03: what was never read is not old, and not empty', () => {

@@ -51,7 +51,7 @@ export type Row = {
   button: Button | null;
   /** Whether its meters are drawn as idle: it cannot serve, or its numbers are old. */
   idle: boolean;
-  /** When the numbers are from, if that is too long ago. */
+  /** When the latest of the numbers is from, if that is too long ago. */
   staleSince: number | null;
   /** When it is back, if it rests. */
   back_at: number | null;
@@ -118,9 +118,9 @@ export function row(seat: SeatView, now: number): Row {
     }
     case 'ready':
     case 'readyBut': {
-      const stale = seat.readAt !== null && now - seat.readAt > STALE;
+      const stale = staleSince(seat.readAt, now);
       const keeps = inReserve(seat) ? seat.reservePercent : null;
-      return { ...bare, idle: stale || keeps !== null, staleSince: stale ? seat.readAt : null, keeps };
+      return { ...bare, idle: stale !== null || keeps !== null, staleSince: stale, keeps };
     }
   }
 }
@@ -129,6 +129,13 @@ function inReserve(seat: SeatView): boolean {
   const used = tightest(seat)?.used ?? 0;
   return seat.reservePercent > 0 && used >= (100 - seat.reservePercent) * 100;
 }
+
+/** When the oldest of a seat's numbers was seen: answers bring some of them and not others. */
+export const oldest = ({ windows }: SeatView) =>
+  windows.length > 0 ? Math.min(...windows.map((window) => window.observedAt)) : null;
+
+/** When something was seen, if that is too long ago. */
+export const staleSince = (seen: number | null | undefined, now: number) => (seen != null && now - seen > STALE ? seen : null);
 
 /** The fullest window; of equals the one that resets last. */
 export function tightest(seat: SeatView): WindowView | null {

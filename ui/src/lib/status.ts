@@ -4,7 +4,7 @@ import type { Problem } from './bindings/Problem';
 import type { Snapshot } from './bindings/Snapshot';
 import type { Facts } from './facts';
 import type { Key } from './i18n';
-import { isTailscale, STALE, type Button, type Glyph } from './model';
+import { isTailscale, oldest, staleSince, type Button, type Glyph } from './model';
 
 export type Status = {
   glyph: Glyph;
@@ -184,8 +184,8 @@ export function status(snapshot: Snapshot, facts: Facts): Status {
   }
   const passing = snapshot.problems.map(({ kind }) => lines[kind]).find((key) => key !== undefined);
   if (passing) return { ...routing, line: { key: passing }, buttons: [] };
-  const throttled = snapshot.seats.filter((seat) => (seat.throttledUntil ?? 0) > snapshot.now && seat.readAt !== null);
-  if (throttled.some((seat) => snapshot.now - (seat.readAt ?? 0) > STALE)) {
+  const throttled = snapshot.seats.filter((seat) => (seat.throttledUntil ?? 0) > snapshot.now);
+  if (throttled.some((seat) => staleSince(oldest(seat), snapshot.now) !== null)) {
     return { ...routing, line: { key: 'status.throttled' }, buttons: [] };
   }
   return { ...routing, line: 'forecast', buttons: [] };

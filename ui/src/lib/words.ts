@@ -5,7 +5,7 @@ import type { Snapshot } from './bindings/Snapshot';
 import type { Switch } from './bindings/Switch';
 import { isToday, plan, weekday } from './format';
 import { live, momentInWords, reset, t, time } from './live.svelte';
-import { causeKey, lead, limitKey, restNote, row, tightest, troubleKey, whyKey, windows } from './model';
+import { causeKey, lead, limitKey, oldest, restNote, row, staleSince, tightest, troubleKey, whyKey, windows } from './model';
 import type { SwitchRow } from './verbs';
 
 /** What to call a seat: its name; while names are hidden, the one that its owner chose, or its number. */
@@ -63,13 +63,14 @@ export function note(seat: SeatView): string {
   }
   if (seat.draining) return t('note.draining');
   if (state.keeps !== null) return t('note.reserve', { percent: `${state.keeps}%` });
-  if (seat.throttledUntil !== null && state.staleSince !== null) {
-    return t('note.throttled', { when: momentInWords(state.staleSince) });
+  const since = oldest(seat);
+  if (since === null) return t('note.unread');
+  if (seat.throttledUntil !== null && staleSince(since, live.now) !== null) {
+    return t('note.throttled', { when: momentInWords(since) });
   }
-  if (seat.readAt === null) return t('note.unread');
   const lasts = tightest(seat)?.lastsUntil ?? null;
   return lasts === null
-    ? t('note.read', { when: momentInWords(seat.readAt) })
+    ? t('note.read', { when: momentInWords(since) })
     : t('note.lasts', { when: momentInWords(lasts) });
 }
 
@@ -137,6 +138,8 @@ export function aside(seat: SeatView): { text: string; old: boolean } {
   if (state.staleSince !== null) return { text: t('row.at', { when: time(state.staleSince) }), old: true };
   if (state.keeps !== null) return { text: t('row.keeps', { percent: `${state.keeps}%` }), old: false };
   if (state.back_at !== null) return { text: back(state.back_at), old: false };
+  const since = staleSince(tightest(seat)?.observedAt, live.now);
+  if (since !== null) return { text: t('row.at', { when: time(since) }), old: true };
   return { text: reset(tightest(seat)?.resetsAt), old: false };
 }
 

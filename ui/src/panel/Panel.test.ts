@@ -248,6 +248,20 @@ test('old numbers say from when they are, in the answer and at the foot', async 
   expect(text()).not.toContain('Updated');
 });
 
+test('a number that answers do not bring says from when it is, and the others do not', async () => {
+  const three = snapshot('three');
+  const seat = three.seats.find((one) => three.next.kind === 'seat' && one.id === three.next.seat)!;
+  const family = { ...seat.windows[0]!, kind: 'model', family: 'Opus', used: 100, observedAt: three.now - 74 * 60 };
+  seat.windows = [...seat.windows.filter((window) => window.kind !== 'model'), family];
+  await show(three);
+  render(Panel);
+  const lines = [...document.querySelectorAll('li')].map((line) => line.textContent ?? '');
+  const old = lines.filter((line) => line.includes('at 12:40'));
+  expect(old).toHaveLength(1);
+  expect(old[0]).toContain('Opus');
+  expect(text()).toContain('Updated');
+});
+
 test('a problem with which devices are served all the same is told in either language, in no words of the router', async () => {
   const kinds = ['devicesDamaged', 'overloaded', 'throttled', 'loginsRefused', 'challenged', 'wrongPlace', 'storeMovedAside', 'storeTakesNothing', 'noStore'] as const;
   const said = new Set<string>();

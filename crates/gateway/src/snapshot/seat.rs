@@ -55,6 +55,14 @@ pub struct SeatView {
     pub dirs: Vec<String>,
 }
 
+impl SeatView {
+    /// When the oldest of its shares was seen. Answers bring some of them and not others, so the latest reading says
+    /// nothing of how old the rest are.
+    pub fn oldest_read_at(&self) -> Option<i64> {
+        self.windows.iter().map(|window| window.observed_at).min()
+    }
+}
+
 /// Whether usage beyond the plan, which costs extra, may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]

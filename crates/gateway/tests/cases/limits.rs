@@ -142,6 +142,24 @@ async fn lm_05_a_throttled_usage_endpoint_is_left_alone_and_keeps_nobody_from_se
 }
 
 #[tokio::test(start_paused = true)]
+async fn lm_05_the_age_of_a_share_that_answers_do_not_bring_is_not_that_of_the_answers() {
+    let bench = Bench::with(vec![with_fable(seat("A", 0.1, 0.1), 0.2)], json!({})).await;
+    while bench.seat("A").windows.len() < 3 {
+        bench.pass(10).await;
+    }
+    let read = bench.seat("A").read_at;
+    let throttled = Answer::error(429, "rate_limit_error", "Rate limited").header("retry-after", "7200");
+    bench.sandbox.script_always("tok-A", USAGE, throttled);
+    bench.pass(3_000).await;
+    bench
+        .sandbox
+        .script("tok-A", MESSAGES, Answer::ok().with_limits(bench.now(), 0.2, 0.15));
+    assert_eq!(bench.next_seat(OPUS).await, "tok-A");
+    let after = bench.seat("A");
+    assert_eq!((after.read_at, after.oldest_read_at()), (Some(bench.now()), read));
+}
+
+#[tokio::test(start_paused = true)]
 async fn lm_06_trouble_with_the_usage_endpoint_is_not_trouble_with_the_login() {
     for (what, answer) in [
         ("429", Answer::error(429, "rate_limit_error", "Rate limited")),
