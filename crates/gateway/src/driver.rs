@@ -20,7 +20,7 @@ use crate::ports::{Network, Upstream, UpstreamProxy};
 use crate::profile::Profile;
 use crate::reads::Why;
 use crate::refresh::{RefreshError, Renewed, Renewer};
-use crate::roster::{Renewable, Roster};
+use crate::roster::{NotRenewable, Renewable, Roster};
 use crate::scheduler::Scheduler;
 use crate::settings::{Look, Settings};
 use crate::usage;
@@ -260,15 +260,17 @@ impl Driver {
         let end = End::new(&self.scheduler, &id, Observation::Renewed(Renewal::Failed(None)));
         let label = self.roster.label(&id);
         let renewal = match self.roster.renewable(&id) {
-            None => Renewal::Busy, // it went away this moment
-            Some(login) => {
+            Err(NotRenewable::Gone) => Renewal::Busy,
+            Err(NotRenewable::Hidden) => Renewal::Unreachable,
+            Err(NotRenewable::Unproven) => Renewal::Unproven,
+            Ok(login) => {
                 let profile = login.profile.clone();
                 match self.renew_one(&label, login).await {
                     Renewal::Done => Renewal::Done,
                     // Whatever ails the router's own login, the one that serves does not wait for it.
-                    ails => match self.roster.serving(&id).filter(|serving| serving.profile != profile) {
-                        Some(serving) => self.renew_one(&label, serving).await,
-                        None => ails,
+                    ails => match self.roster.serving(&id) {
+                        Ok(serving) if serving.profile != profile => self.renew_one(&label, serving).await,
+                        _ => ails,
                     },
                 }
             }
@@ -282,82 +284,113 @@ impl Driver {
         let _renewing = self.roster.renewing(&login.profile);
         match self.settings.now().token_refresh {
             TokenRefresh::Router => self.renew_ourselves(label, login).await,
-            TokenRefresh::Delegate => self.hand_over(&login.profile).await,
+            TokenRefresh::Delegate => self.hand_over(&login.profile, &login).await,
             TokenRefresh::Nobody => Renewal::Busy, // the pool asks for none
         }
     }
 
     async fn renew_ourselves(&self, label: &str, login: Renewable) -> Renewal {
-        let Renewable {
-            profile,
-            copies,
-            refused,
-        } = login;
         // A pair that waits to be saved comes first: the store's old one is spent.
         let waiting = self.save_waiting(false).await;
-        if copies.iter().chain([&profile]).any(|home| waiting.contains(home)) {
+        if login.homes().any(|home| waiting.contains(home)) {
             return Renewal::CannotSave;
         }
-        match self.renewer.renew(&profile, &copies, refused.as_ref()).await {
-            Ok(Renewed::Adopted) => Renewal::Done,
-            Ok(Renewed::Saved) => {
-                tracing::info!("`{label}`: the login was renewed");
-                Renewal::Done
-            }
-            Ok(Renewed::Unsaved(unsaved)) => {
-                for (profile, unsaved) in unsaved {
-                    self.roster.keep(profile, unsaved);
+        let renewed = self
+            .renewer
+            .renew(&login.profile, &login.copies, login.refused.as_ref());
+        match renewed.await {
+            Ok(renewed) => {
+                if matches!(renewed, Renewed::Saved) {
+                    tracing::info!("`{label}`: the login was renewed");
                 }
+                self.keep_unsaved(renewed);
                 Renewal::Done
             }
-            Err(RefreshError::Lock(error @ (LockError::Denied { .. } | LockError::Foreign(_)))) => {
+            Err(RefreshError::Copy { copy, source }) => {
+                let label = format!("{label}` in `{}", copy.dir.display());
+                self.not_renewed(&label, &copy, &login, *source).await
+            }
+            Err(error) => self.not_renewed(label, &login.profile, &login, error).await,
+        }
+    }
+
+    /// What is done where `login` was not renewed for what was met in that `home` of it.
+    async fn not_renewed(&self, label: &str, home: &Profile, login: &Renewable, error: RefreshError) -> Renewal {
+        match error {
+            RefreshError::Lock(error @ (LockError::Denied { .. } | LockError::Foreign(_))) => {
                 tracing::warn!("`{label}`: {error}");
                 Renewal::CannotLock
             }
-            Err(RefreshError::Lock(error)) => {
+            RefreshError::Lock(error) => {
                 tracing::debug!("`{label}`: {error}");
                 Renewal::Busy
             }
-            Err(RefreshError::NotOurs(why)) => {
+            RefreshError::NotOurs(why) => {
                 tracing::info!("`{label}`: Claude Code is asked to renew its login: {why}");
-                self.hand_over(&profile).await
+                self.hand_over(home, login).await
             }
-            Err(RefreshError::Unreadable(error @ CredentialError::Keychain(_))) => {
+            RefreshError::Unreadable(error @ CredentialError::Keychain(_)) => {
                 tracing::debug!("`{label}`: {error}");
-                self.roster.unread(&profile, &error);
+                self.roster.unread(home, &error);
                 Renewal::Unreachable
             }
-            Err(error) => {
+            error => {
                 tracing::warn!("`{label}`: {error}");
                 match error {
                     RefreshError::Unreachable(_) => Renewal::Unreachable,
                     RefreshError::CannotSave(_) => Renewal::CannotSave,
                     RefreshError::Failed { retry_after, .. } => Renewal::Failed(retry_after),
                     RefreshError::Rejected | RefreshError::NoRefreshToken => Renewal::Rejected,
-                    RefreshError::Uncertain => self.ask_once_expired(&profile).await,
+                    RefreshError::Uncertain => self.ask_once_expired(home, login).await,
                     RefreshError::Unreadable(CredentialError::Unreadable(_)) => Renewal::Failed(None),
-                    RefreshError::Unreadable(_) | RefreshError::Lock(_) | RefreshError::NotOurs(_) => Renewal::Busy,
+                    RefreshError::Unreadable(_)
+                    | RefreshError::Lock(_)
+                    | RefreshError::NotOurs(_)
+                    | RefreshError::Copy { .. } => Renewal::Busy,
                 }
             }
         }
     }
 
-    /// A login that may be dead is Claude Code's to try, once its access token has ended.
-    async fn ask_once_expired(&self, profile: &Profile) -> Renewal {
-        let usable = |login: &Credential| login.token().is_usable(self.scheduler.now());
-        let expired = self.read(profile).await.is_some_and(|login| !usable(&login));
-        match expired && self.ask_claude(profile, usable).await {
-            true => Renewal::Done,
-            false => Renewal::Uncertain,
+    fn keep_unsaved(&self, renewed: Renewed) {
+        if let Renewed::Unsaved(unsaved) = renewed {
+            for (profile, unsaved) in unsaved {
+                self.roster.keep(profile, unsaved);
+            }
         }
     }
 
-    async fn hand_over(&self, profile: &Profile) -> Renewal {
-        let before = self.read(profile).await.map(|login| login.access);
-        let renewed = |login: &Credential| Some(&login.access) != before.as_ref();
-        match self.ask_claude(profile, renewed).await {
-            true => Renewal::Done,
-            false => Renewal::Failed(None),
+    /// A login that may be dead is Claude Code's to try, once its access token has ended.
+    async fn ask_once_expired(&self, home: &Profile, login: &Renewable) -> Renewal {
+        let usable = |login: &Credential| login.token().is_usable(self.scheduler.now());
+        let before = self.read(home).await.filter(|login| !usable(login));
+        match before {
+            Some(before) if self.ask_claude(home, usable).await => {
+                self.pass_on(home, login, &before).await;
+                Renewal::Done
+            }
+            _ => Renewal::Uncertain,
+        }
+    }
+
+    async fn hand_over(&self, home: &Profile, login: &Renewable) -> Renewal {
+        let before = self.read(home).await;
+        let access = before.as_ref().map(|login| &login.access);
+        if !self.ask_claude(home, |login| Some(&login.access) != access).await {
+            return Renewal::Failed(None);
+        }
+        if let Some(before) = before {
+            self.pass_on(home, login, &before).await;
+        }
+        Renewal::Done
+    }
+
+    /// Claude Code renews the login of the directory that it is started for, and of no copy.
+    async fn pass_on(&self, home: &Profile, login: &Renewable, before: &Credential) {
+        if let Some(spent) = &before.refresh {
+            let homes: Vec<Profile> = login.homes().cloned().collect();
+            let passed = self.renewer.pass_on(home, &homes, spent).await;
+            self.keep_unsaved(passed);
         }
     }
 

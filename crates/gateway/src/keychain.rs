@@ -161,10 +161,11 @@ impl Store for Keychain {
             )));
         }
         match security::write(&*self.tool, &line)? {
-            Ended::Late => {
+            refused if refused.is_a_refusal() => {
                 let until = self.refusals.note(&writing, now);
                 tracing::warn!(
-                    "the Keychain item `{service}` could not be written in time; not tried again before {until}"
+                    "the Keychain item `{service}` could not be written, for its owner was asked in vain; not tried again \
+                     before {until}"
                 );
                 Err(WriteError::Unknown)
             }
@@ -173,7 +174,7 @@ impl Store for Keychain {
                 self.refusals.forget(&writing);
                 Ok(())
             }
-            Ended::With(_) => Err(WriteError::Unknown),
+            Ended::Late | Ended::With(_) => Err(WriteError::Unknown),
         }
     }
 

@@ -109,6 +109,24 @@ pub enum RefreshError {
     /// The refresh token was sent and may have been spent; it is not sent again.
     #[error("the renewal's answer was lost, and the login may have ended with it")]
     Uncertain,
+    /// The login lies in another directory too, and that is in the way.
+    #[error("{}: {source}", copy.dir.display())]
+    Copy {
+        /// Which one.
+        copy: Profile,
+        /// How.
+        source: Box<Self>,
+    },
+}
+
+impl RefreshError {
+    /// The same, of that copy.
+    fn of(self, copy: &Profile) -> Self {
+        Self::Copy {
+            copy: copy.clone(),
+            source: Box::new(self),
+        }
+    }
 }
 
 impl Renewer {
@@ -165,7 +183,9 @@ impl Renewer {
                 Ok(Put::NotOurs) => {}
                 Err(error) => {
                     tracing::warn!(
-                        "a renewed login could not be saved yet: {error}; it is kept in memory, and quitting now would lose it"
+                        "{}: a renewed login could not be saved yet: {error}; it is kept in memory, and quitting now would \
+                         lose it",
+                        profile.dir.display()
                     );
                     let waits = Unsaved {
                         posted: posted.clone(),

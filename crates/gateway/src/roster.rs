@@ -28,7 +28,7 @@ use group::{Candidate, Found, rank};
 pub use reading::Unread;
 use reading::{LATER, Reading};
 use renewal::Waiting;
-pub use renewal::{Renewable, Renewing};
+pub use renewal::{NotRenewable, Renewable, Renewing};
 pub use seat::{NotOne, Seat};
 
 /// The seats, and the reading of their directories.

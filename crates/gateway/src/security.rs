@@ -38,6 +38,16 @@ pub enum Ended {
     Late,
 }
 
+impl Ended {
+    /// Whether the owner was asked, and did not answer in time or said no.
+    pub fn is_a_refusal(&self) -> bool {
+        match self {
+            Self::Late => true,
+            Self::With(status) => status.is_some_and(|status| REFUSED.contains(&status)),
+        }
+    }
+}
+
 /// Something that runs `security`.
 pub trait Tool: Send + Sync {
     /// Runs it with those arguments and that input, and returns how it ended and what it printed.
@@ -122,12 +132,11 @@ pub fn find(tool: &dyn Tool, service: &str, account: &str) -> io::Result<Found> 
     let arguments = ["find-generic-password", "-a", account, "-w", "-s", service];
     let (ended, output) = tool.run(&arguments, &[], READ_LIMIT)?;
     Ok(match ended {
-        Ended::Late => Found::Refused,
         Ended::With(Some(0)) => Found::Value(value(output)),
         Ended::With(Some(NOT_FOUND)) => Found::Absent,
         Ended::With(Some(LOCKED)) => Found::Locked,
-        Ended::With(Some(status)) if REFUSED.contains(&status) => Found::Refused,
-        Ended::With(status) => Found::Failed(status),
+        Ended::With(status) if !ended.is_a_refusal() => Found::Failed(status),
+        Ended::With(_) | Ended::Late => Found::Refused,
     })
 }
 

@@ -48,6 +48,8 @@ pub enum Renewal {
     Rejected,
     /// The login may be dead; it is not tried again.
     Uncertain,
+    /// Whose login it is cannot be told, so that it was left alone.
+    Unproven,
 }
 
 /// When a seat's login was renewed, and when it may be tried again.
@@ -121,14 +123,16 @@ impl Renewals {
     /// Whether a request for `account` may hope for a renewal within moments.
     pub fn is_awaited(&self, account: &Account, now: Timestamp) -> bool {
         account.wishes.enabled
+            && self.last != Some(Renewal::Unproven)
             && !account.token.is_usable(now)
             && (self.under_way || self.due_at(account).is_some_and(|at| at <= now + WORTH_WAITING))
     }
 
     /// When the next try is, for a login whose trouble is temporary.
     pub fn next_try(&self, account: &Account, now: Timestamp) -> Option<Timestamp> {
-        let temporary = self.last != Some(Renewal::Uncertain) && !account.token.is_usable(now);
-        self.due_at(account).filter(|_| temporary)
+        let temporary = !matches!(self.last, Some(Renewal::Uncertain | Renewal::Unproven));
+        self.due_at(account)
+            .filter(|_| temporary && !account.token.is_usable(now))
     }
 
     /// Notes that the machine woke, or its clock was set: what was put off is tried again.
@@ -192,6 +196,8 @@ impl Renewals {
                 grown.max(hint.unwrap_or_default().min(LONGEST_BACK_OFF))
             }
             Renewal::CannotSave | Renewal::CannotLock => EXPIRED_BACK_OFF * 2,
+            // What may tell lies on the disk: it costs nothing to look again.
+            Renewal::Unproven => RENEWAL_BACK_OFF,
         };
         self.not_before = Some(now + wait + wait / 10 * i32::from(jitter) / 255);
     }

@@ -253,6 +253,7 @@ export const troubleKey: Record<LoginTrouble, Key> = {
   keychainLocked: 'trouble.keychainLocked',
   keychainAsks: 'note.needsPermission',
   claudeCodes: 'trouble.claudeCodes',
+  unproven: 'trouble.unproven',
 };
 
 /** What a login was read for. */

@@ -70,6 +70,16 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// The one that `login` is made of; `None` where it does not say when it ends.
+    pub fn of(login: &Credential) -> Option<Self> {
+        Some(Self {
+            access: login.access.clone(),
+            refresh: login.refresh.clone(),
+            expires_at: login.expires_at?,
+            refresh_expires_at: None,
+        })
+    }
+
     /// Whether `login` is made of it.
     pub fn is_in(&self, login: &Credential) -> bool {
         self.access == login.access && (self.refresh.is_none() || self.refresh == login.refresh)

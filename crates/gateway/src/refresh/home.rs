@@ -1,7 +1,7 @@
 //! The directories that hold a login, and their locks.
 
-use super::{RefreshError, Renewer, admits, blocking};
-use crate::credential::{CredentialError, Place, Secret};
+use super::{RefreshError, Renewed, Renewer, admits, blocking};
+use crate::credential::{CredentialError, Pair, Place, Secret};
 use crate::lock::{LockError, ProfileLock};
 use crate::profile::Profile;
 
@@ -20,12 +20,10 @@ impl Renewer {
         blocking(move || ProfileLock::take(&dir, judgement, now)).await
     }
 
-    /// `home`, and those of the `copies` that hold the login too. One where no login could be saved is left out: nobody
-    /// works there.
+    /// `home`, and those of the `copies` that hold the login too.
     ///
     /// # Errors
-    /// If one is busy: the login may be on its way to another there. If one cannot be seen for now: whoever works there
-    /// may see it.
+    /// See [`Renewer::copy`]; it names the copy.
     pub(super) async fn with_copies(
         &self,
         home: Home,
@@ -34,28 +32,56 @@ impl Renewer {
     ) -> Result<Vec<Home>, RefreshError> {
         let mut homes = vec![home];
         for profile in copies {
-            let lock = match self.lock(profile).await {
-                Ok(lock) => lock,
-                Err(LockError::Denied { .. } | LockError::Foreign(_)) => continue,
-                Err(busy) => return Err(busy.into()),
-            };
-            let stored = match self.read(profile).await {
-                Ok(stored) => stored,
-                Err(hidden @ CredentialError::Keychain(_)) => return Err(hidden.into()),
-                Err(CredentialError::LoggedOut | CredentialError::Unreadable(_)) => continue,
-            };
-            if let Some(trouble) = stored.is_behind() {
-                return Err(CredentialError::Keychain(trouble).into());
-            }
-            if stored.holds(refresh) && admits(&*self.store, &stored).is_ok() {
-                homes.push(Home {
-                    profile: profile.clone(),
-                    place: stored.place().clone(),
-                    lock,
-                });
-            }
+            homes.extend(self.copy(profile, refresh).await.map_err(|error| error.of(profile))?);
         }
         Ok(homes)
+    }
+
+    /// The home of the login in `profile`; `None` where nobody could save or read one, so that nobody works there.
+    ///
+    /// # Errors
+    /// If it is busy, or holds another login by now: this one may be on its way to another there. If it cannot be seen
+    /// for now, or is Claude Code's alone to write: whoever works there may see and write it.
+    async fn copy(&self, profile: &Profile, refresh: &Secret) -> Result<Option<Home>, RefreshError> {
+        let lock = match self.lock(profile).await {
+            Ok(lock) => lock,
+            Err(LockError::Denied { .. } | LockError::Foreign(_)) => return Ok(None),
+            Err(busy) => return Err(busy.into()),
+        };
+        let stored = match self.read(profile).await {
+            Ok(stored) => stored,
+            Err(hidden @ CredentialError::Keychain(_)) => return Err(hidden.into()),
+            Err(CredentialError::LoggedOut | CredentialError::Unreadable(_)) => return Ok(None),
+        };
+        if let Some(trouble) = stored.is_behind() {
+            return Err(CredentialError::Keychain(trouble).into());
+        }
+        if !stored.holds(refresh) {
+            return Err(LockError::Busy(profile.credentials()).into());
+        }
+        admits(&*self.store, &stored).map_err(RefreshError::NotOurs)?;
+        Ok(Some(Home {
+            profile: profile.clone(),
+            place: stored.place().clone(),
+            lock,
+        }))
+    }
+
+    /// Puts the login that Claude Code has renewed in `from` into the `copies` that still hold the one before it, whose
+    /// refresh token is `spent`.
+    pub async fn pass_on(&self, from: &Profile, copies: &[Profile], spent: &Secret) -> Renewed {
+        let stored = self.read(from).await.ok().and_then(|stored| stored.credential());
+        let Some((login, pair)) = stored.and_then(|login| Some((login.clone(), Pair::of(&login)?))) else {
+            return Renewed::Adopted;
+        };
+        let mut homes = Vec::new();
+        for profile in copies.iter().filter(|copy| *copy != from) {
+            match self.copy(profile, spent).await {
+                Ok(home) => homes.extend(home),
+                Err(error) => tracing::debug!("{}: {error}", profile.dir.display()),
+            }
+        }
+        self.put_everywhere(homes, spent, &pair, &login).await
     }
 
     /// Says that the locks' holder lives.

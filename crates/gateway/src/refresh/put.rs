@@ -30,11 +30,16 @@ impl Renewer {
     pub(super) async fn probe(&self, mut homes: Vec<Home>, refresh: &Secret) -> Result<Vec<Home>, RefreshError> {
         let (renewer, refresh) = (self.clone(), refresh.clone());
         let write = move || {
-            for home in &homes {
-                renewer.probe_one(home, &refresh)?;
-            }
-            for home in &mut homes {
-                home.lock.touch(renewer.clock.now())?;
+            for index in 0..homes.len() {
+                let probed = renewer.probe_one(&homes[index], &refresh);
+                probed.map_err(|error| match index {
+                    0 => error,
+                    _ => error.of(&homes[index].profile),
+                })?;
+                // A Keychain may take its time, and Claude Code waits for no holder that shows no life.
+                for home in &mut homes {
+                    home.lock.touch(renewer.clock.now())?;
+                }
             }
             Ok(homes)
         };

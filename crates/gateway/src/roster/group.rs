@@ -87,6 +87,14 @@ fn seat_of(profile: &Profile, reading: &Reading) -> AccountId {
     let organization = own_organization.or(told_organization.filter(|_| agree));
     match (account, organization) {
         (Some(account), Some(organization)) => AccountId::new(&format!("{account}/{organization}")),
-        _ => AccountId::new(&format!("dir:{}", profile.dir.display())),
+        _ => AccountId::new(&format!("{UNPROVEN}{}", profile.dir.display())),
     }
+}
+
+/// How the id of a seat begins of which nothing proves whose it is.
+const UNPROVEN: &str = "dir:";
+
+/// Whether it is known whose seat that is.
+pub(super) fn is_proven(id: &AccountId) -> bool {
+    !id.as_str().starts_with(UNPROVEN)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use pool::AccountId;
 
-use super::group::Candidate;
-use super::reading::Reading;
+use super::group::{self, Candidate};
+use super::reading::{Reading, Unread};
 use super::{Roster, Seat, held};
 use crate::credential::{Credential, Secret};
 use crate::profile::Profile;
@@ -26,6 +26,24 @@ pub struct Renewable {
     pub refused: Option<Secret>,
 }
 
+impl Renewable {
+    /// All directories that hold it.
+    pub fn homes(&self) -> impl Iterator<Item = &Profile> {
+        [&self.profile].into_iter().chain(&self.copies)
+    }
+}
+
+/// Why there is nothing to renew on a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotRenewable {
+    /// There is no login.
+    Gone,
+    /// A login of it cannot be seen for now, and may be the living one of which that which is seen is an old copy.
+    Hidden,
+    /// Whose login it is cannot be told, and another directory may hold a newer one of the same.
+    Unproven,
+}
+
 /// A pair that waits to be saved, and when it was last offered to the store.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
@@ -35,23 +53,52 @@ pub(super) struct Waiting {
 
 impl Roster {
     /// The login to renew on that seat: the router's own, if there is one, else the one that serves.
-    pub fn renewable(&self, id: &AccountId) -> Option<Renewable> {
+    ///
+    /// # Errors
+    /// Why it is not to be renewed.
+    pub fn renewable(&self, id: &AccountId) -> Result<Renewable, NotRenewable> {
         self.to_renew(id, |seat| seat.own.as_ref().or(seat.login.as_ref()))
     }
 
     /// The login that serves that seat.
-    pub fn serving(&self, id: &AccountId) -> Option<Renewable> {
+    ///
+    /// # Errors
+    /// Why it is not to be renewed.
+    pub fn serving(&self, id: &AccountId) -> Result<Renewable, NotRenewable> {
         self.to_renew(id, |seat| seat.login.as_ref())
     }
 
-    fn to_renew(&self, id: &AccountId, of: impl Fn(&Seat) -> Option<&(Profile, Credential)>) -> Option<Renewable> {
-        let seat = held(&self.seats).get(id)?.clone();
-        let (profile, login) = of(&seat)?;
+    fn to_renew(
+        &self,
+        id: &AccountId,
+        of: impl Fn(&Seat) -> Option<&(Profile, Credential)>,
+    ) -> Result<Renewable, NotRenewable> {
+        let (seat, alone) = {
+            let seats = held(&self.seats);
+            (seats.get(id).cloned().ok_or(NotRenewable::Gone)?, seats.len() == 1)
+        };
+        let (profile, login) = of(&seat).ok_or(NotRenewable::Gone)?;
+        if !group::is_proven(id) && !alone {
+            return Err(NotRenewable::Unproven);
+        }
+        if self.hides_one(&seat) {
+            return Err(NotRenewable::Hidden);
+        }
         let refused = seat.refused.of(&login.access, self.scheduler.now());
-        Some(Renewable {
+        Ok(Renewable {
             profile: profile.clone(),
             copies: self.copies(profile, login),
             refused: refused.map(|_| login.access.clone()),
+        })
+    }
+
+    /// Whether a directory of the seat may hold a login that was never seen, since its Keychain item cannot be read.
+    fn hides_one(&self, seat: &Seat) -> bool {
+        let readings = held(&self.readings);
+        let mut all = seat.profiles.iter().filter_map(|profile| readings.get(profile));
+        all.any(|reading| {
+            let is_hidden = matches!(reading.trouble, Some(Unread::Locked | Unread::Permission));
+            is_hidden && reading.credential.is_none()
         })
     }
 

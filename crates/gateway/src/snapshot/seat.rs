@@ -237,6 +237,8 @@ pub enum LoginTrouble {
     KeychainAsks,
     /// Only Claude Code can save it, and it could not be asked to.
     ClaudeCodes,
+    /// Whose it is cannot be told, and it may be an old copy of another, so that it is not renewed.
+    Unproven,
 }
 
 impl LoginTrouble {
@@ -254,6 +256,10 @@ impl LoginTrouble {
             Self::KeychainLocked => "the Keychain is locked; log in at the Mac's own screen, and it is read by itself",
             Self::KeychainAsks => {
                 "macOS asks for permission to read this login; say \"Always Allow\" when it asks again, or ask for a new look"
+            }
+            Self::Unproven => {
+                "nothing says whose login this is, and it may be a copy of another, so it is not renewed; start `claude` in \
+                 its folder once, or take the folder away"
             }
             Self::ClaudeCodes => "only Claude Code can save this login, so it must renew it; start `claude` once",
             Self::Uncertain => {
@@ -377,6 +383,7 @@ fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
     match renewals.last() {
         Some(Renewal::Rejected) => Some(LoginTrouble::Rejected),
         Some(Renewal::Uncertain) => Some(LoginTrouble::Uncertain),
+        Some(Renewal::Unproven) => Some(LoginTrouble::Unproven),
         Some(Renewal::Failed(_) | Renewal::CannotSave) if seat.not_ours.is_some() => Some(LoginTrouble::ClaudeCodes),
         Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
         Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),

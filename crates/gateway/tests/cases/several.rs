@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gateway::credential::Files;
-use gateway::snapshot::SeatState;
+use gateway::snapshot::{LoginTrouble, SeatState};
 use sandbox::{Answer, Seat};
 use serde_json::json;
 
@@ -76,10 +79,9 @@ async fn rt_06_a_login_that_lies_in_several_directories_is_renewed_for_all_of_th
     for of_a_known_account in [true, false] {
         let bench = Bench::laid_out(vec![login.clone()], no_claude(), Arc::new(Files), |home| {
             for dir in dirs {
-                write_login(&home.join(dir), &login);
-                if !of_a_known_account && dir != "P" {
-                    // As it comes of `cp -r ~/.claude ~/.claude-work`: that file lies elsewhere.
-                    fs::remove_file(home.join(dir).join(".claude.json")).unwrap();
+                match of_a_known_account || dir == "P" {
+                    true => write_login(&home.join(dir), &login),
+                    false => unproven(&home.join(dir), &login),
                 }
             }
         })
@@ -173,4 +175,78 @@ async fn rt_06_a_dead_login_does_not_hide_a_living_one_of_its_seat() {
     let posted = bench.posted();
     assert_eq!(posted[1], "rt-tok-living", "{posted:?}");
     assert!(!posted[1..].contains(&"rt-tok-dead".to_owned()), "{posted:?}");
+}
+
+/// A copy as it comes of `cp -r ~/.claude ~/.claude-work`: the file that says whose it is lies elsewhere.
+fn unproven(dir: &Path, login: &Seat) {
+    write_login(dir, login);
+    fs::remove_file(dir.join(".claude.json")).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn rt_06_a_login_of_which_nothing_says_whose_it_is_is_not_renewed_beside_others() {
+    // The sandbox has long exchanged what the backup holds: sent again, it would end the living one.
+    let (living, old) = (twin("P", "tok-living", T + 20_000), twin("P", "tok-old", T - 90_000));
+    let bench = Bench::laid_out(vec![living.clone()], no_claude(), Arc::new(Files), |home| {
+        write_login(&home.join("P"), &living);
+        unproven(&home.join(".claude-backup"), &old);
+    })
+    .await;
+    bench.pass(3_600).await;
+    assert_eq!(bench.posted(), [""; 0]);
+    assert_eq!(bench.seat("backup").login, Some(LoginTrouble::Unproven));
+    assert_eq!(bench.turn(OPUS).await.status, 200);
+    // Once Claude Code has said whose it is, it counts as what it is.
+    write_login(&bench.dir(".claude-backup"), &old);
+    bench.pass(30).await;
+    assert_eq!(bench.status().seats.len(), 1);
+    assert_eq!(bench.posted(), [""; 0]);
+
+    // With nothing beside it there is nothing to lose.
+    let alone = twin("P", "tok-alone", T - 60);
+    let bench = Bench::laid_out(vec![alone.clone()], no_claude(), Arc::new(Files), |home| {
+        unproven(&home.join("P"), &alone);
+    })
+    .await;
+    bench.pass(30).await;
+    assert_eq!(bench.posted(), ["rt-tok-alone"]);
+}
+
+// In real time: a paused clock does not wait for another program.
+#[tokio::test]
+async fn rt_06_what_claude_code_renews_for_us_goes_to_the_copies_too() {
+    let login = twin("P", "tok-first", T + 250);
+    let place = tempfile::tempdir().unwrap();
+    let claude = place.path().join("claude");
+    let renewed = place.path().join("renewed");
+    write_login(&renewed, &twin("P", "tok-second", T + 30_000));
+    let script = format!(
+        "#!/bin/sh\ncp '{}' \"$CLAUDE_CONFIG_DIR/.credentials.json\"\n",
+        renewed.join(".credentials.json").display()
+    );
+    fs::write(&claude, script).unwrap();
+    fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).unwrap();
+    let settings = json!({"claudePath": claude, "tokenRefresh": "delegate"});
+    let bench = Bench::laid_out(vec![login.clone()], settings, Arc::new(Files), |home| {
+        for dir in ["P", ".claude-backup"] {
+            write_login(&home.join(dir), &login);
+        }
+    })
+    .await;
+    let renewed = || async {
+        while ["P", ".claude-backup"]
+            .iter()
+            .any(|dir| bench.stored(dir)["refreshToken"] != "rt-tok-second")
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(60), renewed()).await;
+    assert!(
+        in_time.is_ok(),
+        "{} {}",
+        bench.stored("P"),
+        bench.stored(".claude-backup")
+    );
+    assert_eq!(bench.posted(), [""; 0]);
 }

@@ -252,6 +252,10 @@ impl Household {
                 write_login(dir, &seat);
                 shelf.take_in(dir);
             }
+            // Often nothing in it says whose it is.
+            if let Some(dir) = copied.filter(|_| chance.percent(50)) {
+                fs::remove_file(dir.join(".claude.json")).unwrap();
+            }
             log.lock()
                 .unwrap()
                 .seat_of
@@ -738,7 +742,11 @@ impl Household {
             }
             for seat in router.gateway.snapshot(&[], false).seats {
                 let is_one = |name: &&&str| seat.dirs.iter().any(|dir| dir.rsplit('/').next() == Some(**name));
-                let name = (*SEATS.iter().find(is_one).unwrap()).to_owned();
+                // The copy of which nothing says whose it is, is a seat that nobody minds.
+                let Some(name) = SEATS.iter().find(is_one) else {
+                    continue;
+                };
+                let name = (*name).to_owned();
                 // What nobody has asked for since it died may still look well; what is well must not look dead.
                 let well = matches!(seat.state, SeatState::Ready) || seat.login.is_some();
                 if self.is_safe(&name) && !well {

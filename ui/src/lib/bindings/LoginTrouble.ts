@@ -3,4 +3,4 @@
 /**
  * What is the matter with a login.
  */
-export type LoginTrouble = "retrying" | "cannotSave" | "cannotLock" | "unsaved" | "rejected" | "uncertain" | "unreadable" | "keychainLocked" | "keychainAsks" | "claudeCodes";
+export type LoginTrouble = "retrying" | "cannotSave" | "cannotLock" | "unsaved" | "rejected" | "uncertain" | "unreadable" | "keychainLocked" | "keychainAsks" | "claudeCodes" | "unproven";
