@@ -211,7 +211,11 @@ impl Router {
     }
 
     fn run_real(&self) -> RouterState {
-        let instance = match Instance::take(&self.paths.lock()) {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_time().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return failed(&error.into()),
+        };
+        let instance = match runtime.block_on(Instance::take_to_run(&self.paths.lock())) {
             Ok(instance) => instance,
             Err(InstanceError::Taken { holder }) => return RouterState::HeldByService { pid: holder },
             Err(error) => return failed(&error.into()),

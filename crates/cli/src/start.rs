@@ -52,8 +52,13 @@ pub(crate) fn run(paths: &Paths, options: &Options) -> anyhow::Result<()> {
             return start_sandbox(options).await;
         }
         // The lock comes first: of many that start at once, one makes the settings.
-        let Some(_instance) = take_instance(&paths.lock()).await? else {
-            return Ok(());
+        let _instance = match Instance::take_to_run(&paths.lock()).await {
+            Ok(instance) => instance,
+            Err(taken @ InstanceError::Taken { .. }) => {
+                show::line(&format!("Nothing to do: {taken}."));
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
         };
         let mut config = Config::load(&paths.config)?;
         config.port = options.port.unwrap_or(config.port);
@@ -109,28 +114,6 @@ fn has_no_login(paths: &Paths) -> anyhow::Result<bool> {
         .iter()
         .any(|profile| gateway::credential::read(&*store, profile, &asking).is_ok()))
 }
-
-/// The instance lock; `None` if another router holds it, which is no failure.
-async fn take_instance(lock: &Path) -> anyhow::Result<Option<Instance>> {
-    // A command that changes the devices holds it for a moment, and is no router.
-    for _ in 0..BRIEFLY_HELD {
-        match Instance::take(lock) {
-            Err(InstanceError::Taken { .. }) => tokio::time::sleep(Duration::from_millis(50)).await,
-            taken => return Ok(Some(taken?)),
-        }
-    }
-    match Instance::take(lock) {
-        Ok(instance) => Ok(Some(instance)),
-        Err(taken @ InstanceError::Taken { .. }) => {
-            show::line(&format!("Nothing to do: {taken}."));
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// How often a lock that is held is asked for again.
-const BRIEFLY_HELD: u32 = 8;
 
 /// A port that is taken has a way out; its holder is told and left alone.
 fn explain(error: gateway::StartError) -> anyhow::Error {

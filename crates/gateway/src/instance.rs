@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The lock, as long as it is held.
 #[derive(Debug)]
@@ -28,7 +29,26 @@ pub enum InstanceError {
     },
 }
 
+/// How often a lock that is held is asked for again, and how long apart.
+const BRIEFLY_HELD: u32 = 8;
+const MOMENT: Duration = Duration::from_millis(50);
+
 impl Instance {
+    /// Takes the lock at `path` for a router. A command that looks, or changes the devices, holds it for a moment and is
+    /// no router: it is waited for.
+    ///
+    /// # Errors
+    /// If another router holds it, or its file cannot be used.
+    pub async fn take_to_run(path: &Path) -> Result<Self, InstanceError> {
+        for _ in 0..BRIEFLY_HELD {
+            match Self::take(path) {
+                Err(InstanceError::Taken { .. }) => tokio::time::sleep(MOMENT).await,
+                taken => return taken,
+            }
+        }
+        Self::take(path)
+    }
+
     /// Takes the lock at `path`.
     ///
     /// # Errors
@@ -89,5 +109,22 @@ mod tests {
         }
         drop(first);
         Instance::take(&path).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_wants_to_run_waits_for_a_command_that_holds_the_lock_for_a_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.lock");
+        let command = Instance::take(&path).unwrap();
+        let ends = async {
+            tokio::time::sleep(MOMENT * 3).await;
+            drop(command);
+        };
+        let (taken, ()) = tokio::join!(Instance::take_to_run(&path), ends);
+        assert!(matches!(
+            Instance::take_to_run(&path).await,
+            Err(InstanceError::Taken { .. })
+        ));
+        drop(taken.unwrap());
     }
 }

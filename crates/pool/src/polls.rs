@@ -13,6 +13,8 @@ pub const LEAST_GAP: SignedDuration = SignedDuration::from_mins(3);
 pub const FIRST_BACK_OFF: SignedDuration = SignedDuration::from_mins(5);
 /// The longest such wait, and the wait for a login that may not read its usage.
 pub const LONGEST_BACK_OFF: SignedDuration = SignedDuration::from_hours(1);
+/// A window that answers leave out is asked for so many times less often than a seat that is silent.
+const LEFT_OUT: i32 = 6;
 /// How soon after a reset the window is read anew.
 const AFTER_RESET: SignedDuration = SignedDuration::from_secs(5);
 
@@ -52,12 +54,14 @@ impl UsagePolls {
         }
         let gap = interval.max(LEAST_GAP);
         let soonest = self.asked_at.map_or(now, |asked| asked + LEAST_GAP);
-        // What answers bring counts as a reading, so only silence makes a poll due.
-        let read = account.windows.observed_at();
-        let wanted = match (read, self.asked_at) {
-            _ if self.wanted => now,
-            (None, None) => now,
-            (read, asked) => read.max(asked).map_or(now, |last| last + gap),
+        // What answers bring counts as a reading, so silence makes a poll due; and what they leave out, a family's week
+        // for one, by and by.
+        let oldest = account.windows.iter().map(|(_, window)| window.observed_at).min();
+        let silent = account.windows.observed_at().max(self.asked_at).map(|last| last + gap);
+        let left_out = oldest.max(self.asked_at).map(|last| last + gap * LEFT_OUT);
+        let wanted = match silent.into_iter().chain(left_out).min() {
+            Some(at) if !self.wanted => at,
+            _ => now,
         };
         let reset = account
             .windows
@@ -140,7 +144,7 @@ mod tests {
     use super::*;
     use crate::account::Token;
     use crate::id::AccountId;
-    use crate::window::{Utilization, Window, WindowKind};
+    use crate::window::{Family, Utilization, Window, WindowKind};
 
     const INTERVAL: SignedDuration = SignedDuration::from_secs(300);
 
@@ -188,6 +192,31 @@ mod tests {
             },
         );
         assert_eq!(due(&UsagePolls::default(), &account, 300, 1_001), Some(1_300));
+    }
+
+    #[test]
+    fn what_answers_leave_out_is_asked_for_by_and_by() {
+        let mut account = seat();
+        let seen = |second| Window {
+            used: Utilization::from_basis_points(10),
+            resets_at: None,
+            observed_at: at(second),
+        };
+        account
+            .windows
+            .observe(WindowKind::Model(Family::new("fable")), seen(0));
+        let mut polls = UsagePolls::default();
+        for now in (0..1_800).step_by(100) {
+            account.windows.observe(WindowKind::FiveHour, seen(now));
+            assert_eq!(due(&polls, &account, 300, now), Some((now + 300).min(1_800)), "{now}");
+        }
+        // It may be left out there too.
+        polls.asked(at(1_800));
+        polls.ended(Poll::Read, 0, at(1_801));
+        account.windows.observe(WindowKind::FiveHour, seen(2_000));
+        assert_eq!(due(&polls, &account, 300, 2_000), Some(2_300));
+        account.windows.observe(WindowKind::FiveHour, seen(3_500));
+        assert_eq!(due(&polls, &account, 300, 3_500), Some(3_600));
     }
 
     #[test]
