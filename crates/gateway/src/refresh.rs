@@ -254,7 +254,7 @@ impl Renewer {
         blocking(move || ledger.mark(&refresh, fate, now)).await
     }
 
-    /// Notes that the pair that `posted` was exchanged for is in the store. A backup of the login may be laid there again,
+    /// Notes that the pair that `posted` was exchanged for is in a store. A backup of the login may be laid there again,
     /// and what it holds is spent.
     async fn succeeded(&self, posted: &Secret, pair: &Pair) {
         if pair.refresh.as_ref() == Some(posted) {

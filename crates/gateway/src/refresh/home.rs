@@ -68,7 +68,7 @@ impl Renewer {
     }
 
     /// Puts the login that Claude Code has renewed in `from` into the `copies` that still hold the one before it, whose
-    /// refresh token is `spent`.
+    /// refresh token is `spent`, and says where that has to wait.
     pub async fn pass_on(&self, from: &Profile, copies: &[Profile], spent: &Secret) -> Renewed {
         let stored = self.read(from).await.ok().and_then(|stored| stored.credential());
         let Some((login, pair)) = stored.and_then(|login| Some((login.clone(), Pair::of(&login)?))) else {
@@ -81,6 +81,7 @@ impl Renewer {
                 Err(error) => tracing::debug!("{}: {error}", profile.dir.display()),
             }
         }
+        self.succeeded(spent, &pair).await;
         self.put_everywhere(homes, spent, &pair, &login).await
     }
 
