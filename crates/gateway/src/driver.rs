@@ -110,28 +110,24 @@ impl Driver {
 
     /// Looks whether another hand changed the settings, or mended the list of devices.
     pub async fn look_at_files(&self) {
-        self.look_at_settings().await;
-        self.look_at_devices().await;
-    }
-
-    async fn look_at_devices(&self) {
-        let devices = Arc::clone(&self.devices);
-        match tokio::task::spawn_blocking(move || devices.look()).await {
-            Ok(devices::Look::Mended) => tracing::info!("the list of devices was mended; they are let in again"),
-            Ok(devices::Look::Damaged(why)) => tracing::error!("{why}"),
-            Ok(devices::Look::Same) | Err(_) => {}
-        }
-    }
-
-    async fn look_at_settings(&self) {
-        let settings = Arc::clone(&self.settings);
-        match tokio::task::spawn_blocking(move || settings.look()).await {
-            Ok(Look::Changed) => {
+        let (settings, devices) = (Arc::clone(&self.settings), Arc::clone(&self.devices));
+        // Together: a limit hurries the driver, and each thread that wakes takes time from the request that moves on.
+        let look = move || (settings.look(), devices.look());
+        let Ok((settings, devices)) = tokio::task::spawn_blocking(look).await else {
+            return;
+        };
+        match settings {
+            Look::Changed => {
                 tracing::info!("the settings have changed, and are in force");
                 self.apply_settings();
             }
-            Ok(Look::Refused(why)) => tracing::warn!("{why}; the settings from before stay in force"),
-            Ok(Look::Same) | Err(_) => {}
+            Look::Refused(why) => tracing::warn!("{why}; the settings from before stay in force"),
+            Look::Same => {}
+        }
+        match devices {
+            devices::Look::Mended => tracing::info!("the list of devices was mended; they are let in again"),
+            devices::Look::Damaged(why) => tracing::error!("{why}"),
+            devices::Look::Same => {}
         }
     }
 
