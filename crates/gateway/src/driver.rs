@@ -19,7 +19,7 @@ use crate::lock::LockError;
 use crate::ports::{Network, Upstream, UpstreamProxy};
 use crate::profile::Profile;
 use crate::reads::Why;
-use crate::refresh::{RefreshError, Renewed, Renewer};
+use crate::refresh::{Owned, RefreshError, Renewed, Renewer};
 use crate::roster::{NotRenewable, Renewable, Roster};
 use crate::scheduler::Scheduler;
 use crate::settings::{Look, Settings};
@@ -257,7 +257,7 @@ impl Driver {
         let label = self.roster.label(&id);
         let renewal = match self.roster.renewable(&id) {
             Err(NotRenewable::Gone) => Renewal::Busy,
-            Err(NotRenewable::Hidden) => Renewal::Unreachable,
+            Err(NotRenewable::Hidden) => Renewal::Hidden,
             Err(NotRenewable::Unproven) => Renewal::Unproven,
             Ok(login) => {
                 let profile = login.profile.clone();
@@ -359,33 +359,32 @@ impl Driver {
     /// A login that may be dead is Claude Code's to try, once its access token has ended.
     async fn ask_once_expired(&self, home: &Profile, login: &Renewable) -> Renewal {
         let usable = |login: &Credential| login.token().is_usable(self.scheduler.now());
-        let before = self.read(home).await.filter(|login| !usable(login));
-        match before {
-            Some(before) if self.ask_claude(home, usable).await => {
-                self.pass_on(home, login, &before).await;
+        let before = self.renewer.owned(home).await;
+        let expired = before.as_ref().is_some_and(|(login, _)| !usable(login));
+        match expired && self.ask_claude(home, usable).await {
+            true => {
+                self.pass_on(home, login, before).await;
                 Renewal::Done
             }
-            _ => Renewal::Uncertain,
+            false => Renewal::Uncertain,
         }
     }
 
     async fn hand_over(&self, home: &Profile, login: &Renewable) -> Renewal {
-        let before = self.read(home).await;
-        let access = before.as_ref().map(|login| &login.access);
+        let before = self.renewer.owned(home).await;
+        let access = before.as_ref().map(|(login, _)| &login.access);
         if !self.ask_claude(home, |login| Some(&login.access) != access).await {
             return Renewal::Failed(None);
         }
-        if let Some(before) = before {
-            self.pass_on(home, login, &before).await;
-        }
+        self.pass_on(home, login, before).await;
         Renewal::Done
     }
 
     /// Claude Code renews the login of the directory that it is started for, and of no copy.
-    async fn pass_on(&self, home: &Profile, login: &Renewable, before: &Credential) {
-        if let Some(spent) = &before.refresh {
+    async fn pass_on(&self, home: &Profile, login: &Renewable, before: Option<Owned>) {
+        if let Some(before) = before {
             let homes: Vec<Profile> = login.homes().cloned().collect();
-            let passed = self.renewer.pass_on(home, &homes, spent).await;
+            let passed = self.renewer.pass_on(home, &homes, &before).await;
             self.keep_unsaved(passed);
         }
     }

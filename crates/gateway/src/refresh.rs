@@ -29,6 +29,7 @@ use crate::ports::{Clock, Upstream};
 use crate::profile::Profile;
 use crate::reads::{Asking, Reads, Why};
 use home::Home;
+pub use home::Owned;
 use put::Put;
 
 /// What a renewal needs.

@@ -154,7 +154,8 @@ impl Account {
 
     /// Puts `bench` in the place of the one of that scope; but a limit that runs is ended by nothing else.
     pub(crate) fn rest(&mut self, bench: Bench) {
-        let stays = |known: &Bench| known.scope == bench.scope && known.cause.is_limit() && known.runs(bench.since);
+        let stays =
+            |known: &Bench| known.scope == bench.scope && known.cause == Cause::Limit && known.runs(bench.since);
         if !bench.cause.is_limit() && self.benches.iter().any(stays) {
             return;
         }

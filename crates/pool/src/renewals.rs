@@ -50,6 +50,8 @@ pub enum Renewal {
     Uncertain,
     /// Whose login it is cannot be told, so that it was left alone.
     Unproven,
+    /// It may be an old copy of a login that cannot be seen for now, so that it was left alone.
+    Hidden,
 }
 
 /// When a seat's login was renewed, and when it may be tried again.
@@ -123,16 +125,19 @@ impl Renewals {
     /// Whether a request for `account` may hope for a renewal within moments.
     pub fn is_awaited(&self, account: &Account, now: Timestamp) -> bool {
         account.wishes.enabled
-            && self.last != Some(Renewal::Unproven)
+            && !matches!(self.last, Some(Renewal::Unproven | Renewal::Hidden))
             && !account.token.is_usable(now)
             && (self.under_way || self.due_at(account).is_some_and(|at| at <= now + WORTH_WAITING))
     }
 
     /// When the next try is, for a login whose trouble is temporary.
     pub fn next_try(&self, account: &Account, now: Timestamp) -> Option<Timestamp> {
-        let temporary = !matches!(self.last, Some(Renewal::Uncertain | Renewal::Unproven));
+        let waits_for_a_person = matches!(
+            self.last,
+            Some(Renewal::Uncertain | Renewal::Unproven | Renewal::Hidden)
+        );
         self.due_at(account)
-            .filter(|_| temporary && !account.token.is_usable(now))
+            .filter(|_| !waits_for_a_person && !account.token.is_usable(now))
     }
 
     /// Notes that the machine woke, or its clock was set: what was put off is tried again.
@@ -185,7 +190,7 @@ impl Renewals {
             }
             Renewal::Busy if account.token.is_usable(now) => BUSY_PAUSE,
             Renewal::Busy => BUSY_PAUSE_EXPIRED,
-            Renewal::Unreachable => UNREACHABLE_PAUSE,
+            Renewal::Unreachable | Renewal::Hidden => UNREACHABLE_PAUSE,
             Renewal::Failed(hint) => {
                 self.failures = (self.failures + 1).min(8);
                 let first = match account.token.is_usable(now) {

@@ -7,7 +7,7 @@ mod bench;
 
 use pool::{
     Cause, Chances, Conversation, End, ExtraUsage, Feature, Lease, Observation, Out, Outcome, Pool, Reason, Refusal,
-    Request, Tier, Token, Utilization, Why, Window, WindowKind,
+    Renewal, Request, Tier, Token, Utilization, Why, Window, WindowKind,
 };
 
 use bench::{MODEL, at, attempt, id, only, plain, rejected};
@@ -122,6 +122,48 @@ fn what_is_paid_for_waits_for_a_login_that_is_being_renewed() {
         ..plain()
     };
     assert_eq!(pool.preview(&impatient, at(1)), Ok((id("B"), Reason::BeyondPlan)));
+}
+
+#[test]
+fn what_is_paid_for_waits_neither_for_a_renewal_that_fails_nor_for_a_seat_that_is_no_better() {
+    let ended = || {
+        Observation::Token(Token::Valid {
+            expires_at: Some(at(-1)),
+        })
+    };
+    for renewal in [
+        Renewal::Unreachable,
+        Renewal::CannotSave,
+        Renewal::Failed(None),
+        Renewal::Hidden,
+    ] {
+        let mut pool = usual();
+        on(&mut pool, "B", beyond(), 0);
+        on(&mut pool, "C", five_hours(3_600), 0);
+        pool.observe(&id("A"), ended(), at(0));
+        pool.due(at(0));
+        pool.observe(&id("A"), Observation::Renewed(renewal), at(1));
+        assert_eq!(
+            pool.preview(&plain(), at(31)),
+            Ok((id("B"), Reason::BeyondPlan)),
+            "{renewal:?}"
+        );
+    }
+    let mut pool = usual();
+    for seat in ["A", "B"] {
+        on(&mut pool, seat, beyond(), 0);
+    }
+    on(&mut pool, "C", five_hours(3_600), 0);
+    pool.observe(&id("A"), ended(), at(1));
+    assert_eq!(pool.preview(&plain(), at(2)), Ok((id("B"), Reason::BeyondPlan)));
+}
+
+#[test]
+fn a_seat_that_serves_beyond_its_plan_rests_like_any_other_from_what_is_worse() {
+    let mut pool = usual();
+    on(&mut pool, "A", Outcome::Beyond(pool::Rejection::default()), 0);
+    on(&mut pool, "A", Outcome::Unpaid, 1);
+    assert!(matches!(stands(&pool, "A", &plain(), 2), Ok(Tier::LastResort(_))));
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! The directories that hold a login, and their locks.
 
-use super::{RefreshError, Renewed, Renewer, admits, blocking};
-use crate::credential::{CredentialError, Pair, Place, Secret};
+use super::{RefreshError, Renewed, Renewer, Unsaved, admits, blocking};
+use crate::credential::{Credential, CredentialError, Document, Pair, Place, Secret};
 use crate::lock::{LockError, ProfileLock};
-use crate::profile::Profile;
+use crate::profile::{Identity, Profile};
+
+/// A login, and whose its directory says it is.
+pub type Owned = (Credential, Option<Identity>);
 
 /// A directory that holds the login, its locks taken.
 pub(super) struct Home {
@@ -67,22 +70,55 @@ impl Renewer {
         }))
     }
 
-    /// Puts the login that Claude Code has renewed in `from` into the `copies` that still hold the one before it, whose
-    /// refresh token is `spent`, and says where that has to wait.
-    pub async fn pass_on(&self, from: &Profile, copies: &[Profile], spent: &Secret) -> Renewed {
-        let stored = self.read(from).await.ok().and_then(|stored| stored.credential());
-        let Some((login, pair)) = stored.and_then(|login| Some((login.clone(), Pair::of(&login)?))) else {
+    /// The login in `profile`, and whose it says it is; `None` where there is none.
+    pub async fn owned(&self, profile: &Profile) -> Option<Owned> {
+        let login = self.read(profile).await.ok()?.credential()?;
+        let asked = profile.clone();
+        let owner = blocking(move || asked.identity()).await.ok()?;
+        Some((login, owner))
+    }
+
+    /// Puts the login that Claude Code has renewed in `from` into the `copies` that still hold the one that was there
+    /// `before`, and says where that has to wait. Nothing is passed on where somebody logged in as another meanwhile.
+    pub async fn pass_on(&self, from: &Profile, copies: &[Profile], before: &Owned) -> Renewed {
+        let (old, owner) = before;
+        let same = |(new, now): &Owned| *now == *owner && new.ids == old.ids;
+        let new = self.owned(from).await.filter(same).map(|(new, _)| new);
+        let (Some(login), Some(spent)) = (new, &old.refresh) else {
             return Renewed::Adopted;
         };
-        let mut homes = Vec::new();
+        let Some(pair) = Pair::of(&login) else {
+            return Renewed::Adopted;
+        };
+        let (mut homes, mut waiting) = (Vec::new(), Vec::new());
         for profile in copies.iter().filter(|copy| *copy != from) {
             match self.copy(profile, spent).await {
                 Ok(home) => homes.extend(home),
-                Err(error) => tracing::debug!("{}: {error}", profile.dir.display()),
+                // Its holder looks again under its own lock, and adopts what is there by then.
+                Err(RefreshError::Lock(LockError::Busy(_) | LockError::Lost(_))) => {
+                    let stored = self.read(profile).await.ok().filter(|stored| stored.holds(spent));
+                    let unsaved = |stored: Document| Unsaved {
+                        posted: spent.clone(),
+                        place: stored.place().clone(),
+                        pair: pair.clone(),
+                        credential: login.clone(),
+                    };
+                    waiting.extend(stored.map(|stored| (profile.clone(), unsaved(stored))));
+                }
+                Err(error) => tracing::warn!(
+                    "{}: the renewed login could not be put there: {error}",
+                    profile.dir.display()
+                ),
             }
         }
         self.succeeded(spent, &pair).await;
-        self.put_everywhere(homes, spent, &pair, &login).await
+        if let Renewed::Unsaved(unsaved) = self.put_everywhere(homes, spent, &pair, &login).await {
+            waiting.extend(unsaved);
+        }
+        match waiting.is_empty() {
+            true => Renewed::Saved,
+            false => Renewed::Unsaved(waiting),
+        }
     }
 
     /// Says that the locks' holder lives.

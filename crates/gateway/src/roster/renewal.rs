@@ -75,7 +75,11 @@ impl Roster {
     ) -> Result<Renewable, NotRenewable> {
         let (seat, alone) = {
             let seats = held(&self.seats);
-            (seats.get(id).cloned().ok_or(NotRenewable::Gone)?, seats.len() == 1)
+            let others = seats.iter().filter(|(other, _)| *other != id);
+            let alone = others
+                .clone()
+                .all(|(_, seat)| seat.login.is_none() && seat.unreadable.is_none());
+            (seats.get(id).cloned().ok_or(NotRenewable::Gone)?, alone)
         };
         let (profile, login) = of(&seat).ok_or(NotRenewable::Gone)?;
         if !group::is_proven(id) && !alone {

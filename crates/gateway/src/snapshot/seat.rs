@@ -387,7 +387,9 @@ fn login_trouble(renewals: &Renewals, seat: &Seat) -> Option<LoginTrouble> {
         Some(Renewal::Failed(_) | Renewal::CannotSave) if seat.not_ours.is_some() => Some(LoginTrouble::ClaudeCodes),
         Some(Renewal::CannotSave) => Some(LoginTrouble::CannotSave),
         Some(Renewal::CannotLock) => Some(LoginTrouble::CannotLock),
-        Some(Renewal::Failed(_) | Renewal::Unreachable) => unreadable.or(Some(LoginTrouble::Retrying)),
+        Some(Renewal::Failed(_) | Renewal::Unreachable | Renewal::Hidden) => {
+            unreadable.or(Some(LoginTrouble::Retrying))
+        }
         None | Some(Renewal::Done | Renewal::Busy) if seat.unsaved => Some(LoginTrouble::Unsaved),
         None | Some(Renewal::Done | Renewal::Busy) => unreadable,
     }

@@ -212,41 +212,68 @@ async fn rt_06_a_login_of_which_nothing_says_whose_it_is_is_not_renewed_beside_o
     assert_eq!(bench.posted(), ["rt-tok-alone"]);
 }
 
-// In real time: a paused clock does not wait for another program.
-#[tokio::test]
-async fn rt_06_what_claude_code_renews_for_us_goes_to_the_copies_too() {
+/// A router that has Claude Code renew the login that lies in `P` and in `.claude-backup`. It finds `after` there then.
+async fn handed_over(place: &Path, after: &Seat, lay: impl FnOnce(&Path)) -> Bench {
     let login = twin("P", "tok-first", T + 250);
-    let place = tempfile::tempdir().unwrap();
-    let claude = place.path().join("claude");
-    let renewed = place.path().join("renewed");
-    write_login(&renewed, &twin("P", "tok-second", T + 30_000));
+    let (claude, renewed) = (place.join("claude"), place.join("renewed"));
+    write_login(&renewed, after);
     let script = format!(
-        "#!/bin/sh\ncp '{}' \"$CLAUDE_CONFIG_DIR/.credentials.json\"\n",
-        renewed.join(".credentials.json").display()
+        "#!/bin/sh\ncp '{0}/.credentials.json' '{0}/.claude.json' \"$CLAUDE_CONFIG_DIR/\"\necho >'{1}'\n",
+        renewed.display(),
+        place.join("asked").display()
     );
     fs::write(&claude, script).unwrap();
     fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).unwrap();
     let settings = json!({"claudePath": claude, "tokenRefresh": "delegate"});
-    let bench = Bench::laid_out(vec![login.clone()], settings, Arc::new(Files), |home| {
+    Bench::laid_out(vec![login.clone()], settings, Arc::new(Files), |home| {
         for dir in ["P", ".claude-backup"] {
             write_login(&home.join(dir), &login);
         }
+        lay(home);
     })
-    .await;
-    let renewed = || async {
-        while ["P", ".claude-backup"]
-            .iter()
-            .any(|dir| bench.stored(dir)["refreshToken"] != "rt-tok-second")
-        {
+    .await
+}
+
+/// Waits, in real time: a paused clock does not wait for another program.
+async fn eventually(is: impl Fn() -> bool) -> bool {
+    let waiting = async {
+        while !is() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let in_time = tokio::time::timeout(Duration::from_secs(60), renewed()).await;
-    assert!(
-        in_time.is_ok(),
-        "{} {}",
-        bench.stored("P"),
-        bench.stored(".claude-backup")
-    );
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.is_ok()
+}
+
+#[tokio::test]
+async fn rt_06_what_claude_code_renews_for_us_goes_to_the_copies_too() {
+    let place = tempfile::tempdir().unwrap();
+    let second = twin("P", "tok-second", T + 30_000);
+    // Somebody is at work in both of them: it is laid there once their locks are free.
+    let locks = |home: &Path| ["P", ".claude-backup"].map(|dir| home.join(dir).join(".oauth_refresh.lock"));
+    let lay = |home: &Path| locks(home).iter().for_each(|lock| fs::create_dir(lock).unwrap());
+    let bench = handed_over(place.path(), &second, lay).await;
+    let holds = |dir: &str| bench.stored(dir)["refreshToken"] == "rt-tok-second";
+    assert!(eventually(|| place.path().join("asked").exists()).await);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    locks(bench.home.path())
+        .iter()
+        .for_each(|lock| fs::remove_dir(lock).unwrap());
+    let everywhere = eventually(|| ["P", ".claude-backup"].into_iter().all(holds)).await;
+    assert!(everywhere, "{} {}", bench.stored("P"), bench.stored(".claude-backup"));
     assert_eq!(bench.posted(), [""; 0]);
+}
+
+#[tokio::test]
+async fn rt_06_a_login_of_another_account_is_not_laid_into_the_copies() {
+    let place = tempfile::tempdir().unwrap();
+    // Somebody logs in as another while Claude Code is asked.
+    let other = twin("P", "tok-other", T + 30_000)
+        .account("acc-2", "you@example.test")
+        .organization("org-2", "Others");
+    let bench = handed_over(place.path(), &other, |_| ()).await;
+    assert!(eventually(|| place.path().join("asked").exists()).await);
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    let stored = |dir: &str| bench.stored(dir)["refreshToken"].clone();
+    let both = ["P", ".claude-backup"].map(stored);
+    assert!(both.contains(&"rt-tok-first".into()), "{both:?}");
 }

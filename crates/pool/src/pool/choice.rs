@@ -68,12 +68,26 @@ impl Pool {
 
     pub(super) fn choose<'a>(&'a self, request: &Request, terms: Terms<'a>) -> Result<(Pick<'a>, Reason), Refusal> {
         match select::select(&self.seats, request, terms) {
-            Ok((pick, _)) if pick.tier.is_last() && !request.impatient && self.is_renewing(request, terms.now) => {
+            Ok((pick, _))
+                if pick.tier.is_last() && !request.impatient && self.renews_a_better(&pick, request, &terms) =>
+            {
                 Err(Refusal::Renewing)
             }
             Err(refusal) => Err(self.unless_it_passes(refusal, request, terms.now)),
             chosen => chosen,
         }
+    }
+
+    /// Whether the login of a seat that suits better than the `pick` is about to be renewed, as far as is known: what
+    /// failed the last time is not waited for again, since somebody else can serve.
+    fn renews_a_better(&self, pick: &Pick<'_>, request: &Request, terms: &Terms<'_>) -> bool {
+        self.candidates(request, terms.now).any(|seat| {
+            let account = &seat.account;
+            let stands = if_logged_in(account, request, terms.home == Some(&account.id), terms.now);
+            stands.is_ok_and(|tier| tier < pick.tier)
+                && matches!(seat.renewals.last(), None | Some(Renewal::Done | Renewal::Busy))
+                && seat.renewals.is_awaited(account, terms.now)
+        })
     }
 
     /// The seats that could serve it, were their logins good.

@@ -33,7 +33,7 @@ impl Exchange {
                 Err(refusal) => refusal,
             };
             let passes = matches!(refusal, Refusal::Renewing | Refusal::Returning);
-            if !passes && self.tried.allow_paid() {
+            if (!passes || self.impatient) && self.tried.allow_paid() {
                 continue;
             }
             let wait = match &refusal {
