@@ -38,7 +38,7 @@ impl Renewable {
 pub enum NotRenewable {
     /// There is no login.
     Gone,
-    /// A login of it cannot be seen for now, and may be the living one of which that which is seen is an old copy.
+    /// A login of it cannot be seen for now. What is seen may be an old copy of that, or the same.
     Hidden,
     /// Whose login it is cannot be told, and another directory may hold a newer one of the same.
     Unproven,
@@ -85,7 +85,8 @@ impl Roster {
         if !group::is_proven(id) && !alone {
             return Err(NotRenewable::Unproven);
         }
-        if self.hides_one(&seat) {
+        // The router's own was logged in for it, and is nobody's copy.
+        if !profile.is_ours && self.hides_another(&seat, profile) {
             return Err(NotRenewable::Hidden);
         }
         let refused = seat.refused.of(&login.access, self.scheduler.now());
@@ -96,14 +97,13 @@ impl Roster {
         })
     }
 
-    /// Whether a directory of the seat may hold a login that was never seen, since its Keychain item cannot be read.
-    fn hides_one(&self, seat: &Seat) -> bool {
+    /// Whether what another directory of the seat holds is not known, since its Keychain item cannot be read: it may be
+    /// the same login, put there by somebody since it was last read.
+    fn hides_another(&self, seat: &Seat, profile: &Profile) -> bool {
         let readings = held(&self.readings);
-        let mut all = seat.profiles.iter().filter_map(|profile| readings.get(profile));
-        all.any(|reading| {
-            let is_hidden = matches!(reading.trouble, Some(Unread::Locked | Unread::Permission));
-            is_hidden && reading.credential.is_none()
-        })
+        let others = seat.profiles.iter().filter(|other| *other != profile);
+        let mut troubles = others.filter_map(|other| readings.get(other)?.trouble);
+        troubles.any(|trouble| matches!(trouble, Unread::Locked | Unread::Permission))
     }
 
     /// The other directories that hold `login`, or are to hold it once it can be saved, whichever seats they are taken
