@@ -2,10 +2,8 @@
 //!
 //! It is apart from the router's control socket because the app must be reachable when its router does not run.
 
-use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -22,16 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 /// If the socket or its thread cannot be had.
 pub fn open(path: &Path, asked: impl Fn() + Send + 'static) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-    }
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    let listener = gateway::control::bind(path)?;
     thread::Builder::new().name("door".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
             if answer(stream).is_ok() {
@@ -67,6 +56,7 @@ pub fn knock(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
     use std::sync::mpsc;
 
     use super::*;

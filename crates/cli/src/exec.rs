@@ -4,12 +4,12 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use gateway::addresses;
 use gateway::config::Config;
 use gateway::connect::{self, Link, Mode};
 use gateway::file;
@@ -71,13 +71,7 @@ fn router(paths: &Paths) -> anyhow::Result<Link> {
     let Some(config) = Config::read(&paths.config)? else {
         bail!("no router is known here: `claude-proxy-router join LINK`, with a link that `devices add` printed");
     };
-    let near = config.hosts.iter().copied().find(IpAddr::is_loopback);
-    let any = config.hosts.iter().any(IpAddr::is_unspecified);
-    let host = match (near, any) {
-        (Some(near), _) => near,
-        (None, true) => std::net::Ipv4Addr::LOCALHOST.into(),
-        (None, false) => config.hosts[0],
-    };
+    let host = addresses::from_here(&config.hosts).context("no address is listened on")?;
     Ok(Link {
         url: connect::url(host, client::port(paths, &config)),
         key: config.router_key,

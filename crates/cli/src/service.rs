@@ -3,11 +3,11 @@
 use std::env;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use gateway::addresses;
 use gateway::config::Config;
 use gateway::connect;
 use gateway::instance::{Instance, InstanceError};
@@ -137,16 +137,7 @@ const GLANCE: Duration = Duration::from_millis(250);
 
 /// A system says that it started what ended at once: only an answer is one.
 fn wait_until_it_answers(config: &Config) -> anyhow::Result<()> {
-    let host = config
-        .hosts
-        .iter()
-        .copied()
-        .find(|host| host.is_loopback() || host.is_unspecified());
-    let host = match host.or_else(|| config.hosts.first().copied()) {
-        Some(any) if any.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
-        Some(one) => one,
-        None => bail!("no address is listened on"),
-    };
+    let host = addresses::from_here(&config.hosts).context("no address is listened on")?;
     let url = connect::url(host, config.port);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answered = runtime.block_on(async {

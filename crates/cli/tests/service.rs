@@ -291,13 +291,11 @@ async fn a_router_with_other_settings_takes_nothing_of_the_usual_one_along() {
     done(&own, folder.path(), &["install"]).await;
 
     let other = own.path("try/설정 one.json");
-    gateway::file::save(
-        &other,
-        json!({"routerKey": "rk-other-01", "port": free_port()})
-            .to_string()
-            .as_bytes(),
-    )
-    .unwrap();
+    let write_other = || {
+        let settings = json!({"routerKey": "rk-other-01", "port": free_port()});
+        gateway::file::save(&other, settings.to_string().as_bytes()).unwrap();
+    };
+    write_other();
     let thesis = own.path("try/earlier/thesis.txt");
     fs::create_dir_all(thesis.parent().unwrap()).unwrap();
     fs::write(&thesis, "years of work").unwrap();
@@ -318,13 +316,7 @@ async fn a_router_with_other_settings_takes_nothing_of_the_usual_one_along() {
 
     // The usual one is this one's to end.
     done(&own, folder.path(), &["uninstall", "--purge"]).await;
-    gateway::file::save(
-        &other,
-        json!({"routerKey": "rk-other-01", "port": free_port()})
-            .to_string()
-            .as_bytes(),
-    )
-    .unwrap();
+    write_other();
     done(&own, folder.path(), &[&with[..], &["install"]].concat()).await;
     let said = done(&own, folder.path(), &[&with[..], &["uninstall", "--purge"]].concat()).await;
     assert!(said.contains("no longer runs by itself") && thesis.exists(), "{said}");

@@ -103,6 +103,14 @@ pub fn is_here(ip: IpAddr, listed: &[Listed]) -> bool {
     ip.is_unspecified() || ip.is_loopback() || listed.iter().any(|(_, address)| *address == ip)
 }
 
+/// Where a program of this machine reaches a router that listens on those addresses; `None` where there are none.
+pub fn from_here(listening: &[IpAddr]) -> Option<IpAddr> {
+    let near = listening.iter().copied().find(IpAddr::is_loopback);
+    let any = listening.iter().any(IpAddr::is_unspecified);
+    near.or_else(|| any.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST)))
+        .or_else(|| listening.first().copied())
+}
+
 /// The address to tell another device: one of those listened on, Tailscale's before the local network's before this
 /// machine's own. Where all are listened on, one of the candidates.
 pub fn best(listening: &[IpAddr], candidates: &[Candidate]) -> IpAddr {
@@ -143,6 +151,21 @@ mod tests {
         found
             .map(|candidate| (candidate.kind, candidate.ip.to_string()))
             .collect()
+    }
+
+    #[test]
+    fn this_machine_reaches_the_router_over_loopback_wherever_it_can() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (listening, want) in [
+            (&["192.168.1.2", "127.0.0.1"][..], Some("127.0.0.1")),
+            (&["0.0.0.0"], Some("127.0.0.1")),
+            (&["::1"], Some("::1")),
+            (&["100.64.0.9", "192.168.1.2"], Some("100.64.0.9")),
+            (&[], None),
+        ] {
+            let listening: Vec<IpAddr> = listening.iter().map(|text| ip(text)).collect();
+            assert_eq!(from_here(&listening), want.map(ip), "{listening:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::net;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -256,6 +257,25 @@ pub const COMMAND: &str = "/v1/command";
 /// How often it is looked whether the socket still stands where commands look for it.
 const LOOK: Duration = Duration::from_secs(3);
 
+/// A socket at `path` that only its owner can open, in a directory that is its owner's alone. What is there already is
+/// taken for a dead one's.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn bind(path: &Path) -> io::Result<net::UnixListener> {
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    }
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = net::UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
 /// The open socket, and the place where commands look for it.
 #[derive(Debug)]
 pub struct Socket {
@@ -272,18 +292,10 @@ impl Socket {
     /// # Errors
     /// If it cannot be made.
     pub fn open(path: &Path) -> io::Result<Self> {
-        if let Some(folder) = path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
-        }
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        let listener = bind(path)?;
+        listener.set_nonblocking(true)?;
         Ok(Self {
-            listener,
+            listener: UnixListener::from_std(listener)?,
             path: path.to_owned(),
             own: file::identity(path),
         })
