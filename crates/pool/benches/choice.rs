@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use jiff::Timestamp;
 use pool::{
     AccountId, Conversation, End, Family, Observation, Policy, Pool, Request, Strategy, Token, Utilization, Window,
@@ -82,6 +82,15 @@ fn choice(criterion: &mut Criterion) {
             });
             group.bench_function(BenchmarkId::new("the choice for a new one", seats), |bencher| {
                 bencher.iter(|| pool.preview(black_box(&request(u64::MAX)), at(60)).unwrap());
+            });
+            // What a router does that serves now and then: others have had the caches meanwhile.
+            let mut others = vec![0_u8; 64 << 20];
+            group.bench_function(BenchmarkId::new("the same with cold caches", seats), |bencher| {
+                bencher.iter_batched(
+                    || others.fill(black_box(1)),
+                    |()| pool.preview(black_box(&request(u64::MAX)), at(60)).unwrap(),
+                    BatchSize::PerIteration,
+                );
             });
         }
         group.finish();

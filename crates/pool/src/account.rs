@@ -1,15 +1,17 @@
 //! What is known of one seat: its login's state, its windows, its rests, what runs on it.
 
-use alloc::{borrow::ToOwned, collections::BTreeMap, string::String, vec::Vec};
+use alloc::{borrow::ToOwned, collections::BTreeMap, string::String};
 
 use jiff::{SignedDuration, Timestamp};
+use smallvec::SmallVec;
 
 use crate::bench::{Bench, Cause, Scope};
 use crate::id::AccountId;
 use crate::meter::Meter;
 use crate::request::Request;
 use crate::starts::Starts;
-use crate::window::{Window, WindowKind, Windows};
+use crate::window::{Window, WindowKind};
+use crate::windows::Windows;
 use crate::wishes::Wishes;
 
 /// What is known of a seat's access token; never its text.
@@ -60,8 +62,8 @@ pub struct Account {
     pub wishes: Wishes,
     /// Its allowances as last seen.
     pub windows: Windows,
-    /// What of it rests, or has rested and is not proven again.
-    pub benches: Vec<Bench>,
+    /// What of it rests, or has rested and is not proven again. Where something does, it is mostly one thing.
+    pub benches: SmallVec<[Bench; 1]>,
     /// Requests that were given to it and have not been settled.
     pub in_flight: u32,
     /// Those of them that have no answer yet.
@@ -112,7 +114,7 @@ impl Account {
             token: Token::Missing,
             wishes: Wishes::default(),
             windows: Windows::default(),
-            benches: Vec::new(),
+            benches: SmallVec::new(),
             in_flight: 0,
             starting: 0,
             brake: None,
@@ -171,9 +173,9 @@ impl Account {
 
     /// Takes in a window as it was seen by a request or a poll that began at `began`. A reading with room ends the rest
     /// that the window was the reason of, and one with a sooner reset shortens it, unless they are older than it.
-    pub(crate) fn see(&mut self, kind: WindowKind, window: Window, began: Timestamp, now: Timestamp) {
+    pub(crate) fn see(&mut self, kind: &WindowKind, window: Window, began: Timestamp, now: Timestamp) {
         for bench in &mut self.benches {
-            if bench.window() != Some(&kind) || bench.since >= began {
+            if bench.window() != Some(kind) || bench.since >= began {
                 continue;
             }
             match window.resets_at {
@@ -182,7 +184,7 @@ impl Account {
                 _ => {}
             }
         }
-        self.meter.saw(&kind, self.windows.get(&kind), &window);
+        self.meter.saw(kind, self.windows.get(kind), &window);
         self.windows.observe(kind, window);
     }
 

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::account::Account;
 use crate::bench::Cause;
 use crate::window::{Utilization, Window, WindowKind};
+use crate::windows::PerWindow;
 
 /// Resets this close to each other are one and the same: the time that Anthropic tells trembles.
 const SAME_RESET: SignedDuration = SignedDuration::from_secs(60);
@@ -17,7 +18,7 @@ const NO_USE: f64 = 1.0;
 
 /// How fast a seat's allowances are being used up.
 #[derive(Clone, Debug, Default)]
-pub struct Burns(Vec<(WindowKind, Burn)>);
+pub struct Burns(PerWindow<Burn>);
 
 /// A moving average, which follows within the window's own time and fades while nothing is read.
 #[derive(Clone, Copy, Debug)]
@@ -66,15 +67,12 @@ impl Burns {
             per_hour,
             seen_at: seen.observed_at,
         };
-        match self.0.iter_mut().find(|(known, _)| known == kind) {
-            Some((_, known)) => *known = burn,
-            None => self.0.push((kind.clone(), burn)),
-        }
+        *self.0.or_insert_with(kind, || burn) = burn;
     }
 
     /// How fast it is used up at `now`, in basis points an hour.
     pub fn per_hour(&self, kind: &WindowKind, now: Timestamp) -> f64 {
-        let Some((_, burn)) = self.0.iter().find(|(known, _)| known == kind) else {
+        let Some(burn) = self.0.get(kind) else {
             return 0.0;
         };
         let idle = hours(now.duration_since(burn.seen_at)).max(0.0);
@@ -227,7 +225,7 @@ mod tests {
         for minute in 0..=60 {
             let seen = window(from + (to - from) * minute as f64 / 60.0, Some(resets_at), minute);
             burns.see(&WindowKind::FiveHour, seat.windows.get(&WindowKind::FiveHour), &seen);
-            seat.windows.observe(WindowKind::FiveHour, seen);
+            seat.windows.observe(&WindowKind::FiveHour, seen);
         }
         (seat, burns)
     }

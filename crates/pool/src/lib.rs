@@ -15,6 +15,7 @@
 extern crate alloc;
 
 pub mod window;
+pub mod windows;
 pub mod id;
 pub mod wishes;
 pub mod affinity;
@@ -56,5 +57,6 @@ pub use request::{Chances, Feature, Features, Request};
 pub use select::{Reason, Refusal};
 pub use standing::{Out, Tier};
 pub use switch::{Switch, Why};
-pub use window::{Family, Utilization, Window, WindowKind, Windows};
+pub use window::{Family, Utilization, Window, WindowKind};
+pub use windows::Windows;
 pub use wishes::{ExtraUsage, Wishes};

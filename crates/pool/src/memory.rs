@@ -61,7 +61,7 @@ impl SeatMemory {
         polls.recall(self.asked_at, self.not_before, now);
         for (kind, window) in self.windows {
             if window.observed_at <= now {
-                account.windows.observe(kind, window);
+                account.windows.observe(&kind, window);
             }
         }
         for bench in self.benches {

@@ -4,11 +4,10 @@
 //! together do: tokens spent, divided by how far the window moved meanwhile. Shares come in whole per cents, so the sums
 //! run over long stretches and begin with a guess.
 
-use alloc::vec::Vec;
-
 use jiff::SignedDuration;
 
 use crate::window::{Window, WindowKind};
+use crate::windows::PerWindow;
 
 /// What a five-hour window is taken to hold before anything was learnt.
 const GUESS: f32 = 5_000_000.0;
@@ -57,7 +56,7 @@ pub(crate) struct Gauge {
 /// What is known of a seat's spending, in input tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
-    gauges: Vec<(WindowKind, Gauge)>,
+    gauges: PerWindow<Gauge>,
     /// What the requests under way are expected to cost.
     reserved: f32,
 }
@@ -80,7 +79,7 @@ impl Meter {
 
     /// Notes what an answer for `model` did cost.
     pub(crate) fn spent(&mut self, cost: f32, model: Option<&str>) {
-        for (kind, gauge) in &mut self.gauges {
+        for (kind, gauge) in self.gauges.iter_mut() {
             if kind.governs(model) {
                 gauge.spent += cost;
             }
@@ -90,14 +89,7 @@ impl Meter {
     /// Notes that a window was seen. `before` is how it was known until now.
     pub(crate) fn saw(&mut self, kind: &WindowKind, before: Option<&Window>, seen: &Window) {
         let guess = self.guess(kind);
-        let at = match self.gauges.iter().position(|(known, _)| known == kind) {
-            Some(at) => at,
-            None => {
-                self.gauges.push((kind.clone(), Gauge::new(guess)));
-                self.gauges.len() - 1
-            }
-        };
-        let gauge = &mut self.gauges[at].1;
+        let gauge = self.gauges.or_insert_with(kind, || Gauge::new(guess));
         let spent = core::mem::take(&mut gauge.spent);
         // What moved while nothing of ours was spent was somebody else's, and says nothing of the size.
         let Some(before) = before.filter(|before| spent > 0.0 && is_same(before, seen)) else {
@@ -114,14 +106,14 @@ impl Meter {
 
     /// What is known of the window of that kind.
     pub(crate) fn gauge(&self, kind: &WindowKind) -> Gauge {
-        let found = self.gauges.iter().find(|(known, _)| known == kind);
-        found.map_or_else(|| Gauge::new(self.guess(kind)), |(_, gauge)| *gauge)
+        let known = self.gauges.get(kind).copied();
+        known.unwrap_or_else(|| Gauge::new(self.guess(kind)))
     }
 
     /// What a window of that kind is taken to hold where it was not seen to move: by the seat's five hours.
     fn guess(&self, kind: &WindowKind) -> f32 {
-        let five = self.gauges.iter().find(|(kind, _)| *kind == WindowKind::FiveHour);
-        let five = five.map_or(GUESS, |(_, gauge)| gauge.capacity);
+        let five = self.gauges.get(&WindowKind::FiveHour);
+        let five = five.map_or(GUESS, |gauge| gauge.capacity);
         match kind {
             WindowKind::FiveHour => GUESS,
             WindowKind::Weekly => five * FIVES_A_WEEK,

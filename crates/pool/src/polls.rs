@@ -184,7 +184,7 @@ mod tests {
         let mut account = seat();
         let used = Utilization::from_basis_points(10);
         account.windows.observe(
-            WindowKind::FiveHour,
+            &WindowKind::FiveHour,
             Window {
                 used,
                 resets_at: None,
@@ -204,18 +204,18 @@ mod tests {
         };
         account
             .windows
-            .observe(WindowKind::Model(Family::new("fable")), seen(0));
+            .observe(&WindowKind::Model(Family::new("fable")), seen(0));
         let mut polls = UsagePolls::default();
         for now in (0..1_800).step_by(100) {
-            account.windows.observe(WindowKind::FiveHour, seen(now));
+            account.windows.observe(&WindowKind::FiveHour, seen(now));
             assert_eq!(due(&polls, &account, 300, now), Some((now + 300).min(1_800)), "{now}");
         }
         // It may be left out there too.
         polls.asked(at(1_800));
         polls.ended(Poll::Read, 0, at(1_801));
-        account.windows.observe(WindowKind::FiveHour, seen(2_000));
+        account.windows.observe(&WindowKind::FiveHour, seen(2_000));
         assert_eq!(due(&polls, &account, 300, 2_000), Some(2_300));
-        account.windows.observe(WindowKind::FiveHour, seen(3_500));
+        account.windows.observe(&WindowKind::FiveHour, seen(3_500));
         assert_eq!(due(&polls, &account, 300, 3_500), Some(3_600));
     }
 
@@ -224,7 +224,7 @@ mod tests {
         let mut account = seat();
         let used = Utilization::FULL;
         account.windows.observe(
-            WindowKind::FiveHour,
+            &WindowKind::FiveHour,
             Window {
                 used,
                 resets_at: Some(at(1_060)),

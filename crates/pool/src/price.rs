@@ -133,16 +133,16 @@ pub(crate) fn price(
     };
     let mut five = None;
     let mut week: Option<f32> = None;
-    for (kind, window) in account.windows.iter().filter(|(kind, _)| kind.governs(model)) {
+    // Resets are told in whole seconds.
+    let seconds_to = |reset: Timestamp| (reset.as_second() - now.as_second()) as f32;
+    let windows = account.windows.iter().filter(|(kind, _)| kind.governs(model));
+    windows.for_each(|(kind, window)| {
         let gauge = meter.gauge(kind);
         let capacity = gauge.capacity * tuning.capacity;
         let since = if tuning.anticipates { gauge.spent } else { 0.0 };
         let used = f32::from(window.used_at(now).basis_points()) / 10_000.0;
         let used = used + (since + coming) / capacity;
-        let ends = window
-            .resets_at
-            .map(|reset| reset.duration_since(now).as_secs_f32())
-            .filter(|&left| left > 0.0);
+        let ends = window.resets_at.map(seconds_to).filter(|&left| left > 0.0);
         match kind {
             WindowKind::FiveHour => {
                 five = Some((used, ends.unwrap_or(FIVE_HOURS), capacity));
@@ -159,7 +159,7 @@ pub(crate) fn price(
                 week = Some(week.map_or(worth, |other| other.max(worth)));
             }
         }
-    }
+    });
     let barrier = match five {
         Some((used, ..)) => barrier(used, tuning.barrier),
         None if week.is_none() => return None,
@@ -214,7 +214,7 @@ mod tests {
                 resets_at: Some(at(*ends)),
                 observed_at: at(0),
             };
-            account.see(kind.clone(), window, at(0), at(0));
+            account.see(kind, window, at(0), at(0));
         }
         account
     }

@@ -208,7 +208,7 @@ impl<'a> Ranking<'a> {
         let tie = match strategy {
             // Without a place of its own a seat keeps that of its name.
             Strategy::Order | Strategy::FillFirst | Strategy::RoundRobin => 0,
-            Strategy::Headroom | Strategy::Price => mix(account.id.hash() ^ mix(self.terms.key)),
+            Strategy::Headroom | Strategy::Price => mix(account.id.hash() ^ self.terms.key),
         };
         (
             Scored {

@@ -31,8 +31,8 @@ impl Seat {
     }
 
     /// Takes in a window as it was seen by a request or a poll that began at `began`.
-    pub(crate) fn see(&mut self, kind: WindowKind, window: Window, began: Timestamp, now: Timestamp) {
-        self.burns.see(&kind, self.account.windows.get(&kind), &window);
+    pub(crate) fn see(&mut self, kind: &WindowKind, window: Window, began: Timestamp, now: Timestamp) {
+        self.burns.see(kind, self.account.windows.get(kind), &window);
         self.account.see(kind, window, began, now);
     }
 

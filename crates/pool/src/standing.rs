@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use crate::account::Account;
 use crate::bench::{Bench, Cause, Scope};
 use crate::request::Request;
-use crate::window::{Utilization, WindowKind, Windows};
+use crate::window::{Utilization, Window, WindowKind};
+use crate::windows::Windows;
 use crate::wishes::ExtraUsage;
 
 /// From here on five hours count as good as used up: what is under way may take the rest.
@@ -68,6 +69,9 @@ pub enum Out {
 /// # Errors
 /// Why it is not taken.
 pub fn standing(account: &Account, request: &Request, at_home: bool, now: Timestamp) -> Result<Tier, Out> {
+    if is_ready(account, now) {
+        return Ok(Tier::Ready);
+    }
     match if_logged_in(account, request, at_home, now) {
         Err(out @ (Out::Disabled | Out::Draining)) => Err(out),
         stands if has_login(account, now) => stands,
@@ -96,6 +100,21 @@ pub(crate) fn if_logged_in(account: &Account, request: &Request, at_home: bool, 
         false => Tier::Ready,
     };
     Ok(tier.max(read))
+}
+
+/// Whether nothing is in the way, whatever is asked for: so it is with most seats most of the time, and every choice asks
+/// all of them.
+fn is_ready(account: &Account, now: Timestamp) -> bool {
+    let wishes = &account.wishes;
+    let is_nearly_full =
+        |(kind, window): (&WindowKind, &Window)| window.used >= nearly_full(kind).min(wishes.threshold);
+    account.benches.is_empty()
+        && account.brake.is_none()
+        && wishes.enabled
+        && !wishes.draining
+        && wishes.reserve.basis_points() == 0
+        && account.token.is_usable(now)
+        && !account.windows.iter().any(is_nearly_full)
 }
 
 /// Whether a request may be sent with its token.
@@ -173,24 +192,30 @@ fn reserved(account: &Account, model: Option<&str>, now: Timestamp) -> Option<Ou
             window: Some(kind.clone()),
         })
 }
+
+/// From where on a window is as good as used up.
+const fn nearly_full(kind: &WindowKind) -> Utilization {
+    match kind {
+        WindowKind::FiveHour => FIVE_HOURS_NEARLY_FULL,
+        WindowKind::Weekly | WindowKind::Model(_) => WEEK_NEARLY_FULL,
+    }
+}
+
 /// Whether a window that counts `model` is at its owner's threshold, or so full that the next request may be refused.
 fn is_nearly_full(windows: &Windows, threshold: Utilization, model: Option<&str>, now: Timestamp) -> bool {
     windows.iter().any(|(kind, window)| {
-        let most = match kind {
-            WindowKind::FiveHour => FIVE_HOURS_NEARLY_FULL,
-            WindowKind::Weekly | WindowKind::Model(_) => WEEK_NEARLY_FULL,
-        };
         // Most are not, so that what is looked for in the model's name is looked for seldom.
-        window.used_at(now) >= most.min(threshold) && kind.governs(model)
+        window.used_at(now) >= nearly_full(kind).min(threshold) && kind.governs(model)
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::Token;
+    use crate::account::{Brake, Token};
+    use crate::bench::Source;
     use crate::id::AccountId;
-    use crate::window::{Family, Window};
+    use crate::window::Family;
     use crate::wishes::Wishes;
 
     fn at(second: i64) -> Timestamp {
@@ -207,7 +232,7 @@ mod tests {
                 resets_at: Some(at(1_000)),
                 observed_at: at(0),
             };
-            account.windows.observe(kind.clone(), window);
+            account.windows.observe(kind, window);
         }
         account
     }
@@ -272,6 +297,70 @@ mod tests {
             let request = Request::default();
             assert_eq!(standing(&seat(wishes, windows), &request, false, at(1)), want, "{what}");
         }
+    }
+
+    #[test]
+    fn who_is_ready_at_a_glance_is_ready_after_a_long_look_too() {
+        use WindowKind::{FiveHour, Weekly};
+        let share = Utilization::from_basis_points;
+        let usual = Wishes::default();
+        let wishes = [
+            usual,
+            Wishes {
+                enabled: false,
+                ..usual
+            },
+            Wishes {
+                draining: true,
+                ..usual
+            },
+            Wishes {
+                reserve: share(2_000),
+                ..usual
+            },
+            Wishes {
+                threshold: share(8_000),
+                ..usual
+            },
+        ];
+        let valid = |expires_at: i64| Token::Valid {
+            expires_at: Some(at(expires_at)),
+        };
+        let tokens = [valid(2_000), valid(500), Token::Missing];
+        let limit = |until| Bench::new(Scope::Seat, Cause::Limit, Source::Rule, at(0), at(until));
+        let brake = |limit| Brake { limit, until: at(900) };
+        let mut ready = 0;
+        for (wishes, token) in wishes
+            .into_iter()
+            .flat_map(|wishes| tokens.map(|token| (wishes, token)))
+        {
+            for (five, week) in [
+                (0.0, 0.0),
+                (79.9, 99.5),
+                (85.0, 0.0),
+                (98.5, 0.0),
+                (0.0, 99.6),
+                (100.0, 100.0),
+            ] {
+                for bench in [None, Some(limit(100)), Some(limit(900))] {
+                    for brake in [None, Some(brake(0)), Some(brake(1))] {
+                        let mut seat = seat(wishes, &[(FiveHour, five), (Weekly, week)]);
+                        seat.token = token;
+                        seat.brake = brake;
+                        seat.benches.extend(bench.clone());
+                        // Before anything ends, while it runs, and after the windows have reset.
+                        for now in [at(1), at(600), at(1_500)] {
+                            let glance = is_ready(&seat, now);
+                            let long = if_logged_in(&seat, &Request::default(), false, now);
+                            let has_login = has_login(&seat, now);
+                            assert!(!glance || long == Ok(Tier::Ready) && has_login, "{seat:?} at {now}");
+                            ready += u32::from(glance);
+                        }
+                    }
+                }
+            }
+        }
+        assert!(ready > 0);
     }
 
     #[test]

@@ -4,9 +4,8 @@
 //! learnt: a refusal after so many starts says that one fewer was allowed, and a day without one allows one more.
 //! Until then nothing is held back.
 
-use alloc::collections::VecDeque;
-
 use jiff::{SignedDuration, Timestamp};
+use smallvec::SmallVec;
 
 /// Starts are counted over this time.
 const SPAN: SignedDuration = SignedDuration::from_secs(10);
@@ -22,7 +21,7 @@ const BRAKE: SignedDuration = SignedDuration::from_secs(30);
 /// A seat's latest starts, and how many it is thought to take.
 #[derive(Clone, Debug, Default)]
 pub struct Starts {
-    recent: VecDeque<Timestamp>,
+    recent: SmallVec<[Timestamp; 2]>,
     /// The refusal that was learnt from last, and the number of starts it left.
     refused: Option<(Timestamp, u32)>,
 }
@@ -53,7 +52,8 @@ impl Starts {
 
     /// How many may begin in ten seconds; `None` while no refusal told.
     pub fn limit(&self, now: Timestamp) -> Option<u32> {
-        let braked = self.refused.is_some_and(|(at, _)| now.duration_since(at) < BRAKE);
+        let (refused_at, _) = self.refused?;
+        let braked = now.duration_since(refused_at) < BRAKE;
         let learnt = self.learnt(now)?;
         Some(if braked { learnt.div_ceil(2) } else { learnt })
     }
@@ -71,10 +71,10 @@ impl Starts {
 
     /// How many of those that are kept began longer ago.
     fn over(&self, now: Timestamp) -> usize {
-        let before = now - SPAN;
+        let is_over = |start: &Timestamp| now.duration_since(*start) >= SPAN;
         // Every choice asks every seat, and most of them began nothing lately.
-        match self.recent.back() {
-            Some(last) if *last > before => self.recent.partition_point(|start| *start <= before),
+        match self.recent.last() {
+            Some(last) if !is_over(last) => self.recent.partition_point(is_over),
             _ => self.recent.len(),
         }
     }

@@ -3,7 +3,7 @@
 //! Anthropic tells the same thing in three ways: a percentage in the usage answer, a fraction in response headers,
 //! and a status. Here it is one number with a type, so that per cent and fraction cannot be mixed up.
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{format, string::String, sync::Arc};
 use core::fmt;
 
 use jiff::Timestamp;
@@ -165,54 +165,6 @@ impl Window {
     }
 }
 
-/// The windows of one seat, by kind. A window that was never seen is absent, which is not the same as empty.
-///
-/// A handful in a row: every choice walks over those of every seat.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Windows(Vec<(WindowKind, Window)>);
-
-impl Windows {
-    /// Keeps the later of what is known and `seen`.
-    pub fn observe(&mut self, kind: WindowKind, seen: Window) {
-        match self.0.binary_search_by(|(known, _)| known.cmp(&kind)) {
-            Ok(at) if self.0[at].1.observed_at > seen.observed_at => {}
-            Ok(at) => self.0[at].1 = seen,
-            Err(at) => self.0.insert(at, (kind, seen)),
-        }
-    }
-
-    /// The window of that kind, if it was ever seen.
-    pub fn get(&self, kind: &WindowKind) -> Option<&Window> {
-        self.iter().find(|(known, _)| *known == kind).map(|(_, window)| window)
-    }
-
-    /// All windows that were seen, in the order five-hour, weekly, families by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&WindowKind, &Window)> {
-        self.0.iter().map(|(kind, window)| (kind, window))
-    }
-
-    /// The fullest of the windows that count `model`; `None` if none of them was ever seen.
-    pub fn used_for(&self, model: Option<&str>, now: Timestamp) -> Option<Utilization> {
-        self.0
-            .iter()
-            .filter(|(kind, _)| kind.governs(model))
-            .map(|(_, window)| window.used_at(now))
-            .max()
-    }
-
-    /// When any of them was last seen.
-    pub fn observed_at(&self) -> Option<Timestamp> {
-        self.0.iter().map(|(_, window)| window.observed_at).max()
-    }
-
-    /// Notes that the machine's clock was set: nothing was seen in the future.
-    pub(crate) fn woke(&mut self, now: Timestamp) {
-        for (_, window) in &mut self.0 {
-            window.observed_at = window.observed_at.min(now);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,42 +210,6 @@ mod tests {
         for odd in [f64::NAN, f64::INFINITY, -0.1] {
             assert_eq!(Utilization::from_percent(odd), None, "{odd}");
         }
-    }
-
-    #[test]
-    fn the_later_reading_wins_whichever_comes_last() {
-        for order in [[(10.0, 1), (20.0, 2)], [(20.0, 2), (10.0, 1)]] {
-            let mut windows = Windows::default();
-            for (percent, observed) in order {
-                windows.observe(WindowKind::Weekly, window(percent, Some(1_000), observed));
-            }
-            assert_eq!(
-                windows.used_for(None, at(3)),
-                Utilization::from_percent(20.0),
-                "{order:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_familys_window_counts_its_models_and_no_others() {
-        let mut windows = Windows::default();
-        windows.observe(WindowKind::FiveHour, window(10.0, Some(1_000), 0));
-        windows.observe(WindowKind::Model(Family::new("Fable")), window(95.0, Some(1_000), 0));
-        for (model, want) in [
-            (Some("claude-fable-5"), 95),
-            (Some("claude-FABLE-5[1m]"), 95),
-            (Some("claude-opus-5"), 10),
-            (None, 10),
-        ] {
-            let used = windows.used_for(model, at(1)).unwrap();
-            assert_eq!(used.shown_percent(), want, "{model:?}");
-        }
-    }
-
-    #[test]
-    fn a_window_that_was_never_seen_is_unknown_and_not_empty() {
-        assert_eq!(Windows::default().used_for(Some("claude-opus-5"), at(0)), None);
     }
 
     #[test]

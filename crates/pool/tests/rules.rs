@@ -238,7 +238,7 @@ fn what_rested_comes_back_with_one_probe_then_two_then_four() {
         end(&mut pool, leases.next().unwrap(), Outcome::Served, 102);
         leases.for_each(|lease| pool.settle(lease, &End::Abandoned, at(102)));
     }
-    assert_eq!(pool.account(&id("A")).unwrap().benches, []);
+    assert_eq!(pool.account(&id("A")).unwrap().benches.as_slice(), []);
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Pool {
             warm: bound.is_some_and(|bound| now.duration_since(bound.used_at) < cache),
             margin: if self.scarce { 2.0 * rank::MARGIN } else { rank::MARGIN },
             bill: Bill::of(request.size, known, request.hour_cache, request.sub_agent),
-            key: request.conversation.map_or(salt, |conversation| conversation.0),
+            key: rank::mix(request.conversation.map_or(salt, |conversation| conversation.0)),
             now,
         }
     }

@@ -56,7 +56,7 @@ impl Pool {
                 && let Some(seat) = self.seats.change(id)
             {
                 for (kind, window) in windows {
-                    seat.see(kind, window, since, now);
+                    seat.see(&kind, window, since, now);
                 }
                 if is_good {
                     served(&mut seat.account, request, since, allowed, now);

@@ -79,7 +79,7 @@ impl Pool {
                 }
                 for (kind, window) in windows {
                     let seen_at = window.observed_at;
-                    seat.see(kind, window, seen_at, now);
+                    seat.see(&kind, window, seen_at, now);
                 }
                 seat.account.end_rests(Cause::ends_with_a_reading, now);
             }
