@@ -127,22 +127,22 @@ impl Pool {
 
     /// How long the pool will last.
     pub fn forecast(&self, now: Timestamp) -> Forecast {
-        crate::forecast::forecast(self.seats.iter().map(|seat| (&seat.account, &seat.burns)), now)
+        crate::forecast::forecast(self.seats.iter().map(|seat| (&seat.account, &*seat.burns)), now)
     }
 
     /// How a seat's usage is asked for.
     pub fn polls(&self, id: &AccountId) -> Option<&UsagePolls> {
-        self.seats.get(id).map(|seat| &seat.polls)
+        self.seats.get(id).map(|seat| &*seat.polls)
     }
 
     /// How fast a seat's allowances are being used up.
     pub fn burns(&self, id: &AccountId) -> Option<&Burns> {
-        self.seats.get(id).map(|seat| &seat.burns)
+        self.seats.get(id).map(|seat| &*seat.burns)
     }
 
     /// What is known of a seat's renewals.
     pub fn renewals(&self, id: &AccountId) -> Option<&Renewals> {
-        self.seats.get(id).map(|seat| &seat.renewals)
+        self.seats.get(id).map(|seat| &*seat.renewals)
     }
 
     /// The next number of a sequence that the seed decides (splitmix64).

@@ -1,5 +1,7 @@
 //! A seat as the pool keeps it: what is known of it, and when it wants asking for usage and renewing.
 
+use alloc::boxed::Box;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::account::Account;
@@ -9,14 +11,14 @@ use crate::polls::UsagePolls;
 use crate::renewals::Renewals;
 use crate::window::{Window, WindowKind};
 
-/// An account with its upkeep.
+/// An account with its upkeep, which lies aside: no choice among the seats asks for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
     pub(crate) account: Account,
-    pub(crate) polls: UsagePolls,
-    pub(crate) renewals: Renewals,
+    pub(crate) polls: Box<UsagePolls>,
+    pub(crate) renewals: Box<Renewals>,
     /// How fast its allowances are being used up.
-    pub(crate) burns: Burns,
+    pub(crate) burns: Box<Burns>,
 }
 
 impl Seat {
@@ -24,9 +26,9 @@ impl Seat {
     pub(crate) fn new(id: AccountId) -> Self {
         Self {
             account: Account::new(id),
-            polls: UsagePolls::default(),
-            renewals: Renewals::default(),
-            burns: Burns::default(),
+            polls: Box::default(),
+            renewals: Box::default(),
+            burns: Box::default(),
         }
     }
 
