@@ -133,7 +133,7 @@ pub(crate) fn price(
     };
     let mut five = None;
     let mut week: Option<f32> = None;
-    // Resets are told in whole seconds.
+    // Whole seconds are near enough, and cost every seat of every choice less than what is exact.
     let seconds_to = |reset: Timestamp| (reset.as_second() - now.as_second()) as f32;
     let windows = account.windows.iter().filter(|(kind, _)| kind.governs(model));
     windows.for_each(|(kind, window)| {
@@ -142,7 +142,7 @@ pub(crate) fn price(
         let since = if tuning.anticipates { gauge.spent } else { 0.0 };
         let used = f32::from(window.used_at(now).basis_points()) / 10_000.0;
         let used = used + (since + coming) / capacity;
-        let ends = window.resets_at.map(seconds_to).filter(|&left| left > 0.0);
+        let ends = window.resets_at.filter(|&reset| reset > now).map(seconds_to);
         match kind {
             WindowKind::FiveHour => {
                 five = Some((used, ends.unwrap_or(FIVE_HOURS), capacity));
@@ -196,6 +196,7 @@ mod tests {
     use super::*;
     use crate::id::AccountId;
     use crate::window::{Family, Utilization, Window};
+    use jiff::SignedDuration;
 
     const HOUR: i64 = 3_600;
     const DAY: i64 = 24 * HOUR;
@@ -249,6 +250,20 @@ mod tests {
         let week = |ends| of(&seat(&[(WindowKind::Weekly, 0.0, ends)]), OPUS).week;
         assert_eq!(week(60), week(600));
         assert!(week(60) > 0.01);
+    }
+
+    #[test]
+    fn a_window_that_ends_within_this_second_has_not_begun_anew() {
+        let mut seat = seat(&[]);
+        let window = Window {
+            used: Utilization::from_percent(50.0).unwrap(),
+            resets_at: Some(at(60) + SignedDuration::from_millis(900)),
+            observed_at: at(0),
+        };
+        seat.see(&WindowKind::Weekly, window, at(0), at(0));
+        let bill = Bill::of(0, None, false, false);
+        let week = |now| price(&seat, OPUS, &bill, false, &Tuning::default(), now).unwrap().week;
+        assert_eq!(week(at(60)), week(at(30)));
     }
 
     #[test]
