@@ -106,15 +106,15 @@ pub(crate) fn if_logged_in(account: &Account, request: &Request, at_home: bool, 
 /// all of them.
 fn is_ready(account: &Account, now: Timestamp) -> bool {
     let wishes = &account.wishes;
-    let is_nearly_full =
-        |(kind, window): (&WindowKind, &Window)| window.used >= nearly_full(kind).min(wishes.threshold);
+    // Whether it has reset meanwhile, and which models it counts, is left to the long look.
+    let is_high = |(kind, window): (&WindowKind, &Window)| window.used >= nearly_full(kind).min(wishes.threshold);
     account.benches.is_empty()
         && account.brake.is_none()
         && wishes.enabled
         && !wishes.draining
         && wishes.reserve.basis_points() == 0
         && account.token.is_usable(now)
-        && !account.windows.iter().any(is_nearly_full)
+        && !account.windows.iter().any(is_high)
 }
 
 /// Whether a request may be sent with its token.
